@@ -58,19 +58,19 @@ def _structs(cls: type[Any], version: int, ordinary: Ordinary) -> st.SearchStrat
 def _values(field: Field, version: int, ordinary: Ordinary) -> st.SearchStrategy[Any]:
     struct: type[Struct] | None = field.type.struct
     if struct is not None:
-        one: st.SearchStrategy[Any] = _structs(struct, version, ordinary)
+        strategy: st.SearchStrategy[Any] = _structs(struct, version, ordinary)
     else:
         usual = ordinary.get(field.name, ())
-        one = st.sampled_from(extremes_of(field.type.kind))
+        strategy = st.sampled_from(extremes_of(field.type.kind))
         if usual:
-            one = st.one_of(st.sampled_from(list(usual)), st.sampled_from(list(usual)), one)
+            strategy = st.one_of(st.sampled_from(list(usual)), st.sampled_from(list(usual)), strategy)
     if field.type.array:
-        one = st.one_of(
-            st.lists(one, max_size=2),
-            one.map(lambda item: [item]),
-            one.map(lambda item: [item, item]),
+        strategy = st.one_of(
+            st.lists(strategy, max_size=2),
+            strategy.map(lambda item: [item]),
+            strategy.map(lambda item: [item, item]),
         )
-    return st.one_of(st.none(), one) if version in field.nullable else one
+    return st.one_of(st.none(), strategy) if version in field.nullable else strategy
 
 
 def one_at_a_time(cls: type[Message], version: int, ordinary: Ordinary) -> Iterator[Any]:
@@ -87,13 +87,15 @@ def usual_request(cls: type[Any], version: int, ordinary: Ordinary) -> Any:
         if version not in field.versions and version not in field.tagged:
             continue
         if field.type.struct is not None:
-            one = usual_request(field.type.struct, version, ordinary)
+            element = usual_request(field.type.struct, version, ordinary)
         else:
-            one = next(iter(ordinary.get(field.name, ())), field.default if not field.type.array else None)
+            element = next(
+                iter(ordinary.get(field.name, ())), field.default if not field.type.array else None
+            )
         if field.type.array:
-            values[field.name] = [] if one is None else [one]
-        elif one is not None or version in field.nullable:
-            values[field.name] = one
+            values[field.name] = [] if element is None else [element]
+        elif element is not None or version in field.nullable:
+            values[field.name] = element
     return cls(**values)
 
 
@@ -115,13 +117,13 @@ def _others(field: Field, value: Any, version: int) -> Iterator[Any]:
     if field.type.struct is None:
         extremes = extremes_of(field.type.kind)
         if field.type.array:
-            yield from ([one] for one in extremes)
+            yield from ([extreme] for extreme in extremes)
         else:
             yield from extremes
             yield from _neighbours(field.type.kind, value, extremes)
     elif isinstance(value, list):
-        for at, one in enumerate(value):
-            yield from ([*value[:at], other, *value[at + 1 :]] for other in varied(one, version))
+        for at, element in enumerate(value):
+            yield from ([*value[:at], other, *value[at + 1 :]] for other in varied(element, version))
     elif value is not None:
         yield from varied(value, version)
     if field.type.array:
@@ -133,4 +135,8 @@ def _others(field: Field, value: Any, version: int) -> Iterator[Any]:
 def _neighbours(kind: str, value: Any, extremes: Sequence[int]) -> Iterator[int]:
     if kind in _BITS or kind in _UNSIGNED_BITS:
         near = (value - 1, value + 1)
-        yield from (one for one in near if min(extremes) <= one <= max(extremes) and one not in extremes)
+        yield from (
+            candidate
+            for candidate in near
+            if min(extremes) <= candidate <= max(extremes) and candidate not in extremes
+        )

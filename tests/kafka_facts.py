@@ -24,20 +24,20 @@ def golden_batches() -> dict[str, bytes]:
 
 def error_codes() -> list[dict[str, Any]]:
     """Each error code: ``code, name, exception, retriable, refreshMetadata``."""
-    found: list[dict[str, Any]] = json.loads(_text("errors.json"))["errors"]
-    return found
+    facts: list[dict[str, Any]] = json.loads(_text("errors.json"))["errors"]
+    return facts
 
 
 def configs() -> dict[str, list[dict[str, Any]]]:
     """The definitions of configuration keys by scope: ``broker``, ``topic``, ``group`` and others."""
-    found: dict[str, list[dict[str, Any]]] = json.loads(_text("configs.json"))
-    return found
+    facts: dict[str, list[dict[str, Any]]] = json.loads(_text("configs.json"))
+    return facts
 
 
 def version() -> str:
     """The version of Apache Kafka that the table of keys is from."""
-    found: str = json.loads(_text("configs.json"))["kafkaVersion"]
-    return found
+    version_text: str = json.loads(_text("configs.json"))["kafkaVersion"]
+    return version_text
 
 
 @cache

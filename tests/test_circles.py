@@ -17,7 +17,7 @@ ROOT = Path(__file__).resolve().parents[1]
 @cache
 def modules() -> dict[str, Path]:
     """Every module of ours by its name."""
-    found = {}
+    paths = {}
     for base in (
         *(ROOT / name for name in ("core", "kit", "bench")),
         *sorted((ROOT / "plugins").iterdir()),
@@ -25,8 +25,8 @@ def modules() -> dict[str, Path]:
     ):
         for path in (ROOT / "campaigns" if base == ROOT else base).rglob("*.py"):
             parts = path.relative_to(base).with_suffix("").parts
-            found[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
-    return found
+            paths[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
+    return paths
 
 
 def statements(node: ast.AST) -> Iterator[ast.AST]:
@@ -54,7 +54,7 @@ def circles(graph: dict[str, set[str]]) -> set[frozenset[str]]:
     order: dict[str, int] = {}
     lowest: dict[str, int] = {}
     stack: list[str] = []
-    found: set[frozenset[str]] = set()
+    cycles: set[frozenset[str]] = set()
     for root in graph:
         work = [(root, iter(sorted(graph[root])))] if root not in order else []
         while work:
@@ -62,7 +62,9 @@ def circles(graph: dict[str, set[str]]) -> set[frozenset[str]]:
             if module not in order:
                 order[module] = lowest[module] = len(order)
                 stack.append(module)
-            following = next((one for one in rest if one not in order or one in stack), None)
+            following = next(
+                (candidate for candidate in rest if candidate not in order or candidate in stack), None
+            )
             if following is None:
                 work.pop()
                 if work:
@@ -70,13 +72,13 @@ def circles(graph: dict[str, set[str]]) -> set[frozenset[str]]:
                 if lowest[module] == order[module]:
                     at = stack.index(module)
                     if len(stack) - at > 1:
-                        found.add(frozenset(stack[at:]))
+                        cycles.add(frozenset(stack[at:]))
                     del stack[at:]
             elif following in order:
                 lowest[module] = min(lowest[module], order[following])
             else:
                 work.append((following, iter(sorted(graph[following]))))
-    return found
+    return cycles
 
 
 @cache
@@ -128,7 +130,7 @@ def test_no_two_modules_need_each_other() -> None:
 def test_no_two_rooms_of_a_package_need_each_other() -> None:
     knots = {package: circles(rooms(package)) for package in packages()}
     assert len(knots) > 100
-    assert not {package: found for package, found in knots.items() if found}
+    assert not {package: circle_rooms for package, circle_rooms in knots.items() if circle_rooms}
 
 
 def test_a_room_is_a_folder_or_a_module_beside_the_folders() -> None:

@@ -73,8 +73,8 @@ def tracked_texts() -> dict[str, str]:
     ).stdout.split("\0")
     if listed == [""]:
         folders = ("core", "plugins", "kit", "bench", "campaigns", "tests", "docs", "tools", "examples")
-        found = [*ROOT.glob("*.*"), *(path for name in folders for path in (ROOT / name).rglob("*.*"))]
-        listed = [str(path.relative_to(ROOT)) for path in found if "__pycache__" not in path.parts]
+        all_paths = [*ROOT.glob("*.*"), *(path for name in folders for path in (ROOT / name).rglob("*.*"))]
+        listed = [str(path.relative_to(ROOT)) for path in all_paths if "__pycache__" not in path.parts]
     paths = [path for path in listed if path and (ROOT / path).is_file()]
     texts = {}
     for path in paths:
@@ -90,13 +90,13 @@ NOT_PAGES = {"acme.md"}
 def absent_documents(text: str, names: set[str]) -> list[str]:
     """Citations in ``text`` of a document that isn't here, of a bare section, or of a rule without a heading."""
     cited = re.findall(r"(?<![\w{}<>*%])[A-Za-z0-9][\w.-]*\.md\b(?!\w)", text)
-    found = [name for name in cited if name not in names | NOT_PAGES]
-    found += re.findall(r"§.{0,12}", text)
-    found += re.findall(r"\b[Dd]esign (?:rule|card)\b.{0,12}", text)
-    found += [
+    documents = [name for name in cited if name not in names | NOT_PAGES]
+    documents += re.findall(r"§.{0,12}", text)
+    documents += re.findall(r"\b[Dd]esign (?:rule|card)\b.{0,12}", text)
+    documents += [
         f"design.md, rule {n}" for n in re.findall(r"design\.md, rule (\d+)", text) if int(n) not in RULES
     ]
-    return found
+    return documents
 
 
 RULES = {
@@ -119,13 +119,13 @@ def test_nothing_cites_a_document_that_isnt_in_the_tree() -> None:
     """A reader must be able to open what a line cites: a page of docs/, a KIP, a class of Kafka's."""
     texts = tracked_texts()
     names = {Path(path).name for path in texts}
-    found = [
+    citations = [
         f"{path}: {cited}"
         for path, text in texts.items()
         if not path.startswith("tests/data/") and path != "tests/test_docs.py"
         for cited in absent_documents(text, names)
     ]
-    assert not found, "\n".join(found)
+    assert not citations, "\n".join(citations)
 
 
 def test_the_ten_rules_have_a_heading_each() -> None:
@@ -148,8 +148,8 @@ def test_a_link_leads_somewhere(document: Path) -> None:
         if re.match(r"[a-z]+:", target):
             continue
         path, _, anchor = target.partition("#")
-        found = (document.parent / path).resolve() if path else document
-        if not found.exists() or (anchor and anchor not in anchors(found.read_text())):
+        linked_path = (document.parent / path).resolve() if path else document
+        if not linked_path.exists() or (anchor and anchor not in anchors(linked_path.read_text())):
             dead.append(target)
     assert not dead
 
@@ -186,13 +186,13 @@ def test_a_command_that_isnt_there_is_found() -> None:
 def test_every_make_target_and_campaign_that_a_page_names_is_there() -> None:
     """CHANGELOG.md names what was there at its time."""
     targets = set(re.findall(r"^([a-z][\w-]*):", (ROOT / "Makefile").read_text(), flags=re.M))
-    found = [
+    commands = [
         f"{path}: {command}"
         for path, text in tracked_texts().items()
         if path.endswith((".md", ".py", ".toml")) and path not in ("CHANGELOG.md", "tests/test_docs.py")
         for command in commands_that_arent_there(text, targets)
     ]
-    assert not found, "\n".join(found)
+    assert not commands, "\n".join(commands)
 
 
 PROSE_COLUMNS_MAX = 120
@@ -236,5 +236,5 @@ WRITTEN_BY_BENCH = ("rebalance.md",)
 def test_a_page_can_be_scanned(page: Path) -> None:
     """Its paragraphs are broken into lines; what ``blumfeld bench report`` writes is left as it is."""
     if page.name not in WRITTEN_BY_BENCH:
-        found = long_lines(page.read_text())
-        assert not found, f"break these lines of {page.name} at about 110 characters: {found}"
+        lines = long_lines(page.read_text())
+        assert not lines, f"break these lines of {page.name} at about 110 characters: {lines}"

@@ -27,10 +27,10 @@ def test_the_record_and_the_map_name_the_floors_that_there_are() -> None:
     record = (ROOT / "docs" / "adr" / "0001-shape-of-the-house.md").read_text()
     decision = record.partition("**Decision.**")[2].partition("A floor imports")[0]
     assert re.findall(r"`([a-z |:]+)`", decision) == layers[::-1]
-    found = re.findall(
+    floor_lines = re.findall(
         r"^  ((?:[a-z]+/ )+) +(\d)", (ROOT / "docs" / "architecture.md").read_text(), flags=re.M
     )
-    floors = {name.rstrip("/"): int(floor) for names, floor in found for name in names.split()}
+    floors = {name.rstrip("/"): int(floor) for names, floor in floor_lines for name in names.split()}
     expected = {
         name: number for number, floor in enumerate(layers[::-1], 1) for name in re.split(r" [|:] ", floor)
     }

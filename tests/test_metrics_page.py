@@ -38,8 +38,8 @@ def test_groups_are_measured() -> None:
 def test_what_operators_are_told_to_watch_is_there() -> None:
     """docs/operations.md and docs/manifest.md name metrics; each is one that a broker has."""
     measured = names("\n".join(page()))
-    for told in ("operations.md", "manifest.md"):
-        assert names((ROOT / "docs" / told).read_text()) <= measured
+    for page_name in ("operations.md", "manifest.md"):
+        assert names((ROOT / "docs" / page_name).read_text()) <= measured
 
 
 def test_events_that_operators_are_told_of_are_logged() -> None:

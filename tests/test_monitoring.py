@@ -20,16 +20,16 @@ promtool = pytest.mark.skipif(shutil.which("promtool") is None, reason="promtool
 
 
 def dashboard() -> dict[str, Any]:
-    found: dict[str, Any] = runpy.run_path(str(ROOT / "tools" / "grafana_dashboard.py"))["dashboard"]()
-    return found
+    board: dict[str, Any] = runpy.run_path(str(ROOT / "tools" / "grafana_dashboard.py"))["dashboard"]()
+    return board
 
 
 def expressions() -> list[str]:
     """Returns the queries of the dashboard, with values in place of Grafana's variables."""
-    found = [target["expr"] for panel in dashboard()["panels"] for target in panel.get("targets", ())]
+    queries = [target["expr"] for panel in dashboard()["panels"] for target in panel.get("targets", ())]
     for name, value in GRAFANAS.items():
-        found = [one.replace(name, value) for one in found]
-    return found
+        queries = [query.replace(name, value) for query in queries]
+    return queries
 
 
 def metrics_of(text: str) -> set[str]:
@@ -133,8 +133,8 @@ def _said(name: str, labels: dict[str, str]) -> dict[str, str]:
         "BlumfeldMetadataBehind": "4900",
         "BlumfeldGroupFallsBehind": "65000",
     }
-    found = dict(re.findall(r'(summary|description): "(.*)"', rule))
-    for key, text in found.items():
+    texts = dict(re.findall(r'(summary|description): "(.*)"', rule))
+    for key, text in texts.items():
         text = re.sub(r"\{\{ \$labels\.(\w+) \}\}", lambda match: labels[match.group(1)], text)
-        found[key] = text.replace("{{ $value }}", values.get(name, "")).replace('\\"', '"')
-    return found
+        texts[key] = text.replace("{{ $value }}", values.get(name, "")).replace('\\"', '"')
+    return texts

@@ -18,21 +18,21 @@ def test_the_old_name_of_a_module_is_the_module_at_its_new_place(old: str) -> No
     """The warning stands at the import of the plug-in, not in Blumfeld."""
     sys.modules.pop(old, None)
     new = moved.MODULES[old]
-    with pytest.warns(DeprecationWarning, match=f"^{old} has moved to {new}; Blumfeld 0.2.0 ") as told:
-        found = import_module(old)
-    assert found is import_module(new)
-    assert len(told) == 1
-    assert "blumfeld/moved.py" not in told[0].filename
+    with pytest.warns(DeprecationWarning, match=f"^{old} has moved to {new}; Blumfeld 0.2.0 ") as notices:
+        module = import_module(old)
+    assert module is import_module(new)
+    assert len(notices) == 1
+    assert "blumfeld/moved.py" not in notices[0].filename
 
 
 @pytest.mark.parametrize(("old", "name"), moved.NAMES)
 def test_a_name_that_left_a_module_is_still_had_from_it(old: str, name: str) -> None:
     module = import_module(old)
     new = moved.NAMES[old, name]
-    with pytest.warns(DeprecationWarning, match=f"^{old}.{name} has moved to {new}.{name}; ") as told:
-        found = getattr(module, name)
-    assert found is getattr(import_module(new), name)
-    assert told[0].filename == __file__
+    with pytest.warns(DeprecationWarning, match=f"^{old}.{name} has moved to {new}.{name}; ") as notices:
+        attribute = getattr(module, name)
+    assert attribute is getattr(import_module(new), name)
+    assert notices[0].filename == __file__
     with pytest.raises(AttributeError, match=f"module '{old}' has no attribute 'never_there'"):
         _ = module.never_there
 
@@ -42,16 +42,16 @@ def test_the_modules_of_a_package_that_moved_are_not_imported_twice() -> None:
         del sys.modules[old]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        found = import_module("blumfeld.testing.storage_contract.kit")
-    assert found is import_module("blumfeld_kit.storage_contract.kit")
+        module = import_module("blumfeld.testing.storage_contract.kit")
+    assert module is import_module("blumfeld_kit.storage_contract.kit")
 
 
 def test_a_plug_ins_own_import_is_what_the_warning_names() -> None:
     sys.modules.pop("blumfeld.wire.records", None)
-    with warnings.catch_warnings(record=True) as told:
+    with warnings.catch_warnings(record=True) as notices:
         warnings.simplefilter("always")
         exec(compile("from blumfeld.wire.records import records", "acme/plugin.py", "exec"), {})
-    assert [one.filename for one in told] == ["acme/plugin.py"]
+    assert [notice.filename for notice in notices] == ["acme/plugin.py"]
 
 
 def test_an_old_place_is_taken_out_by_the_release_that_was_said() -> None:

@@ -48,8 +48,8 @@ def test_every_mutant_can_be_planted() -> None:
     """
     mutants = tool.catalogue()
     assert len(mutants) > 200
-    found = [problem for mutant in mutants for problem in problems(mutant)]
-    assert not found, "\n".join(found)
+    complaints = [problem for mutant in mutants for problem in problems(mutant)]
+    assert not complaints, "\n".join(complaints)
 
 
 def test_a_mutant_without_a_reason_or_a_test_is_told() -> None:
@@ -88,8 +88,8 @@ def test_text_that_is_gone_or_doubled_is_not_planted(tmp_path: Path) -> None:
         ("= 1", "= 2", "2 times"),
         ("a = 1", "a = (", "no Python"),
     ]:
-        found = tool.Mutant("m", "m.py", old, new, "why", ("tests",)).problem(tmp_path)
-        assert (found is None) if problem is None else (found is not None and problem in found)
+        complaint = tool.Mutant("m", "m.py", old, new, "why", ("tests",)).problem(tmp_path)
+        assert (complaint is None) if problem is None else (complaint is not None and problem in complaint)
 
 
 def test_code_that_moved_is_followed(tmp_path: Path) -> None:

@@ -38,9 +38,11 @@ def test_a_change_of_a_public_name_changes_the_file() -> None:
 def test_the_examples_import_public_names_only() -> None:
     """Strangers copy them. A name that they need is public, or they must do without it."""
     public: set[tuple[str, str]] = TOOL["names"](FILE.read_text())
-    found = list(imports(ROOT / "examples"))
-    assert len(found) > 40
-    private = [one for one in found if one[1:] not in public and not one[1].startswith(MESSAGES)]
+    all_imports = list(imports(ROOT / "examples"))
+    assert len(all_imports) > 40
+    private = [
+        entry for entry in all_imports if entry[1:] not in public and not entry[1].startswith(MESSAGES)
+    ]
     assert private == []
 
 
@@ -88,7 +90,9 @@ CHANGES: list[tuple[str, Change, list[str]]] = [
 ]
 
 
-@pytest.mark.parametrize(("change", "gone"), [one[1:] for one in CHANGES], ids=[one[0] for one in CHANGES])
+@pytest.mark.parametrize(
+    ("change", "gone"), [change[1:] for change in CHANGES], ids=[change[0] for change in CHANGES]
+)
 def test_no_public_name_is_dropped_in_silence(change: Change, gone: list[str]) -> None:
     assert TOOL["dropped"](BEFORE, change(BEFORE)) == gone
 

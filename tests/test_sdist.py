@@ -29,9 +29,9 @@ def collected(top: Path) -> int:
         check=False,
     )
     assert done.returncode == 0, done.stdout[-4000:] + done.stderr
-    found = re.search(r"^(\d+) tests collected", done.stdout, flags=re.M)
-    assert found is not None, done.stdout[-4000:]
-    return int(found[1])
+    match = re.search(r"^(\d+) tests collected", done.stdout, flags=re.M)
+    assert match is not None, done.stdout[-4000:]
+    return int(match[1])
 
 
 @pytest.mark.wheel

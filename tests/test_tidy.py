@@ -166,14 +166,14 @@ def named(path: Path) -> str:
 def test_pure_rooms_read_no_clock_and_open_nothing() -> None:
     """wire, config, spi, log, metadata, coordinator and net import nothing that touches the world."""
     allowed = {("core/blumfeld/spi/completion.py", "asyncio"), ("core/blumfeld/spi/transport.py", "asyncio")}
-    found = [
+    violations = [
         f"{named(path)}:{line} imports {module}: {IMPURE_MODULES[module.split('.')[0]]}"
         for path in python_files(*(f"core/blumfeld/{room}" for room in PURE_ROOMS))
         if named(path) not in EDGE_MODULES
         for line, module in facts_of(path).imports
         if module.split(".")[0] in IMPURE_MODULES and (named(path), module) not in allowed
     ]
-    assert not found, "\n".join(found)
+    assert not violations, "\n".join(violations)
 
 
 def test_nothing_serves_behind_the_runtimes_back() -> None:
@@ -190,36 +190,36 @@ def test_nothing_serves_behind_the_runtimes_back() -> None:
         "uuid",
         "datetime",
     }
-    found = []
+    violations = []
     for path in python_files("core/blumfeld/broker", "core/blumfeld/kernel", "plugins"):
         if named(path) in EDGE_MODULES or path.relative_to(ROOT).parts[1] in EDGE_PLUGINS:
             continue
         facts = facts_of(path)
-        found += [f"{named(path)}:{line} imports {m}" for line, m in facts.imports if m in forbidden]
-        found += [f"{named(path)}:{line} calls open(): ask Runtime.files" for line in facts.opens]
-    assert not found, "\n".join(found)
+        violations += [f"{named(path)}:{line} imports {m}" for line, m in facts.imports if m in forbidden]
+        violations += [f"{named(path)}:{line} calls open(): ask Runtime.files" for line in facts.opens]
+    assert not violations, "\n".join(violations)
 
 
 def test_no_mistake_of_ours_gets_a_meaning_where_we_serve() -> None:
     """An IndexError of a read was a LookupError, and so an OFFSET_OUT_OF_RANGE: clients passed over records."""
-    found = {
+    places = {
         f"{named(path)}::{function}"
         for path in python_files("core/blumfeld/broker", "core/blumfeld/coordinator", "plugins")
         if path.relative_to(ROOT).parts[1] != "sink_spark"
         for function in facts_of(path).broad
     }
-    assert found == BROAD_EXCEPTS.keys()
+    assert places == BROAD_EXCEPTS.keys()
 
 
 def test_only_the_supervisor_imports_anyio() -> None:
     """Its import costs 17 to 45 ms, which a single node doesn't pay (ADR 0001, ADR 0031)."""
-    found = {
+    paths = {
         named(path)
         for path in python_files("core", "plugins", "kit", "bench")
         for _, module in facts_of(path).imports
         if module.split(".")[0] == "anyio"
     }
-    assert found == {"core/blumfeld/kernel/supervising/supervisor.py"}
+    assert paths == {"core/blumfeld/kernel/supervising/supervisor.py"}
 
 
 def test_every_edge_module_is_there() -> None:
@@ -230,24 +230,24 @@ def test_every_edge_module_is_there() -> None:
 
 def test_functions_stay_small() -> None:
     """A limit on length. Modules have none: a class cut in two to stay below one is worse."""
-    found = []
+    violations = []
     for path in python_files("core", "plugins", "kit", "bench", "campaigns"):
-        found += [
+        violations += [
             f"{named(path)}:{line} {name} has {length} lines"
             for line, name, length in facts_of(path).functions
             if length > FUNCTION_LINES_MAX
         ]
-    assert not found, "\n".join(found)
+    assert not violations, "\n".join(violations)
 
 
 def test_every_public_thing_says_what_it_guarantees() -> None:
     """Modules, public classes and public functions of core, plug-ins, kit, bench and campaigns have a docstring."""
-    found = [
-        f"{named(path)} has no docstring of {one}"
+    violations = [
+        f"{named(path)} has no docstring of {name}"
         for path in python_files("core", "plugins", "kit", "bench", "campaigns")
-        for one in facts_of(path).undocumented
+        for name in facts_of(path).undocumented
     ]
-    assert not found, "\n".join(found)
+    assert not violations, "\n".join(violations)
 
 
 def test_no_init_file_where_a_folder_is_no_package() -> None:
@@ -322,23 +322,23 @@ def test_tracked_files_name_no_registry_and_no_path_of_a_machine() -> None:
         "/wo" + "rk/main",
         "/fa" + "rm/",
     )
-    found = [
+    violations = [
         f"{named(path)} names {host}"
         for path in tracked_text_files()
         for host in hosts
         if host in path.read_text(errors="replace")
     ]
-    assert not found, "\n".join(found)
+    assert not violations, "\n".join(violations)
 
 
 def test_each_markdown_file_has_one_title() -> None:
     """One `#` heading, the first line."""
-    found = []
+    violations = []
     for path in tracked_text_files():
         if path.suffix != ".md":
             continue
         fenced = re.sub(r"```.*?```", "", path.read_text(), flags=re.S)
         titles = re.findall(r"^# ", fenced, flags=re.M)
         if len(titles) != 1 or not fenced.startswith("# "):
-            found.append(named(path))
-    assert not found, found
+            violations.append(named(path))
+    assert not violations, violations

@@ -45,7 +45,7 @@ def test_the_archive_is_a_distribution_of_its_own(tmp_path: Path) -> None:
     assert not any("sink" in name for name in packages)
     assert b"sink_spark" not in info["entry_points.txt"]
     needed = message_from_bytes(info["METADATA"]).get_all("Requires-Dist", [])
-    assert not any("spark" in one or "duckdb" in one for one in needed), needed
+    assert not any("spark" in requirement or "duckdb" in requirement for requirement in needed), needed
 
     packages, info = held(archive)
     assert packages == {"blumfeld_sink_spark"}
@@ -55,17 +55,17 @@ def test_the_archive_is_a_distribution_of_its_own(tmp_path: Path) -> None:
     ]
     assert info["licenses/LICENSE"] == (ROOT / "LICENSE").read_bytes()
     needed = message_from_bytes(info["METADATA"]).get_all("Requires-Dist", [])
-    assert any(one.startswith("blumfeld<") for one in needed), needed
-    assert any(one.startswith("pyspark>") for one in needed), needed
+    assert any(requirement.startswith("blumfeld<") for requirement in needed), needed
+    assert any(requirement.startswith("pyspark>") for requirement in needed), needed
 
     ran(sys.executable, "-m", "venv", str(tmp_path / "fresh"))
     python, blumfeld = (str(tmp_path / "fresh" / "bin" / name) for name in ("python", "blumfeld"))
     ran(python, *PIP, "install", str(core))
-    told = ran(blumfeld, "archive", "status", status=1)
+    run_result = ran(blumfeld, "archive", "status", status=1)
     line = (
         "archive comes with the package blumfeld-archive, which isn't installed: pip install blumfeld-archive"
     )
-    assert (told.stdout, told.stderr) == ("", f"blumfeld: {line}\n")
+    assert (run_result.stdout, run_result.stderr) == ("", f"blumfeld: {line}\n")
 
     ran(python, *PIP, "install", "--no-deps", str(archive))  # to be found, it needs none of them
     assert " backfill " in ran(blumfeld, "archive", "--help").stdout
@@ -85,15 +85,17 @@ def test_the_laboratory_is_two_distributions_of_its_own(tmp_path: Path) -> None:
     packages, info = held(core)
     assert packages.isdisjoint({"blumfeld_kit", "blumfeld_bench"})
     needed = message_from_bytes(info["METADATA"]).get_all("Requires-Dist", [])
-    assert not any(one.startswith(("pytest", "hypothesis", "matplotlib", "numpy")) for one in needed), needed
+    assert not any(
+        requirement.startswith(("pytest", "hypothesis", "matplotlib", "numpy")) for requirement in needed
+    ), needed
 
     ran(sys.executable, "-m", "venv", str(tmp_path / "fresh"))
     python, blumfeld = (str(tmp_path / "fresh" / "bin" / name) for name in ("python", "blumfeld"))
     ran(python, *PIP, "install", str(core), "pytest")
     for verb, package in LABORATORY.items():
-        told = ran(blumfeld, verb, "--help", status=1).stderr
+        error_text = ran(blumfeld, verb, "--help", status=1).stderr
         assert (
-            told
+            error_text
             == f"blumfeld: {verb} comes with the package {package}, which isn't installed: pip install {package}\n"
         )
     (tmp_path / "test_broker.py").write_text("def test_broker(blumfeld): assert blumfeld.port\n")

@@ -111,14 +111,14 @@ async def _of_default_broker() -> dict[int, Served]:
     try:
         node = Node(plan, runtime, EventLogs(lambda: lambda *_: None))
         protocols = node.composition.group_protocols
-        found: dict[int, Served] = {}
+        served: dict[int, Served] = {}
         for kind in ("broker", "controller"):
             dispatcher: Any = node.broker.connection_handler(kind)
             for key, shown in node.broker.advertised(kind).items():
                 handlers: list[ApiHandler] = dispatcher._handlers[key]
-                api = found.setdefault(key, Served(handlers, [], shown, _modules(handlers, protocols)))
+                api = served.setdefault(key, Served(handlers, [], shown, _modules(handlers, protocols)))
                 api.listeners.append(kind)
-        return found
+        return served
     finally:
         await runtime.close()
 
@@ -126,9 +126,11 @@ async def _of_default_broker() -> dict[int, Served]:
 def _modules(handlers: list[ApiHandler], protocols: tuple[GroupProtocol, ...]) -> str:
     """The files of the functions that answer, or the plug-ins of the group types that do."""
     key = handlers[0].key
-    types = [one for one in protocols if key in one.apis or key in one.guest_apis]
+    types = [protocol for protocol in protocols if key in protocol.apis or key in protocol.guest_apis]
     if types:
-        return ", ".join(f"`{type(one).__module__.split('.')[0].removeprefix('blumfeld_')}`" for one in types)
+        return ", ".join(
+            f"`{type(protocol).__module__.split('.')[0].removeprefix('blumfeld_')}`" for protocol in types
+        )
     return ", ".join(f"`{_file_of(handler)}`" for handler in handlers)
 
 

@@ -66,8 +66,8 @@ def _table(title: str, definitions: Definitions, effect: str) -> Iterator[str]:
     yield f"| key | default | | {'where' if effect == HONOURED else 'why'} |"
     yield "|---|---|---|---|"
     for defn in rows:
-        found = effect_of(defn)
-        yield f"| `{defn.name}` | {_default(defn)} | {found.documentation} | {_where(found)} |"
+        own_effect = effect_of(defn)
+        yield f"| `{defn.name}` | {_default(defn)} | {own_effect.documentation} | {_where(own_effect)} |"
 
 
 def _default(defn: ConfigDef) -> str:

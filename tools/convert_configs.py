@@ -48,7 +48,7 @@ def typed_default(entry: dict[str, Any]) -> object:
     if default is None or default == "<required>":
         return None
     if entry["name"] in LOWER_CASE_DEFAULTS:
-        default = [one.lower() for one in default] if isinstance(default, list) else default.lower()
+        default = [word.lower() for word in default] if isinstance(default, list) else default.lower()
     if entry["type"] == "LIST":
         parts = default if isinstance(default, list) else default.split(",")
         return tuple(part.strip() for part in parts if part.strip())
@@ -57,11 +57,11 @@ def typed_default(entry: dict[str, Any]) -> object:
 
 def allowed_of(entry: dict[str, Any]) -> tuple[str, ...]:
     """The values that are allowed, as strings; a range of numbers is written out."""
-    found: list[str] = []
-    for one in entry.get("oneOf") or entry.get("listOf") or entry.get("oneOfCaseInsensitive") or ():
-        low, dots, high = str(one).partition("..")
-        found += map(str, range(int(low), int(high) + 1)) if dots else [str(one)]
-    return tuple(found) or MORE_ALLOWED.get(entry["name"], ())
+    words: list[str] = []
+    for choice in entry.get("oneOf") or entry.get("listOf") or entry.get("oneOfCaseInsensitive") or ():
+        low, dots, high = str(choice).partition("..")
+        words += map(str, range(int(low), int(high) + 1)) if dots else [str(choice)]
+    return tuple(words) or MORE_ALLOWED.get(entry["name"], ())
 
 
 def flags_of(entry: dict[str, Any], internal: bool) -> str:
@@ -88,7 +88,7 @@ def flags_of(entry: dict[str, Any], internal: bool) -> str:
 
 def row(entry: dict[str, Any], internal: bool = False) -> str:
     """One line of the table."""
-    synonyms = entry.get("brokerSynonyms") or [one for one in [entry.get("brokerSynonym")] if one]
+    synonyms = entry.get("brokerSynonyms") or [synonym for synonym in [entry.get("brokerSynonym")] if synonym]
     fields = (
         entry["name"],
         entry["type"],

@@ -115,18 +115,18 @@ class Module:
         self.imports: set[str] = {"Api", "Message"}
 
     def _structs(self, message: Json) -> dict[str, list[Json]]:
-        found: dict[str, list[Json]] = {s["name"]: s["fields"] for s in message.get("commonStructs", [])}
+        structs: dict[str, list[Json]] = {s["name"]: s["fields"] for s in message.get("commonStructs", [])}
 
         def walk(fields: list[Json]) -> None:
             for field in fields:
                 if "fields" in field:
-                    found[field["type"].removeprefix("[]")] = field["fields"]
+                    structs[field["type"].removeprefix("[]")] = field["fields"]
                     walk(field["fields"])
 
         walk(message["fields"])
-        for fields in list(found.values()):
+        for fields in list(structs.values()):
             walk(fields)
-        return found
+        return structs
 
     def _name_structs(self) -> dict[tuple[str, str], str]:
         """(message, struct) → class. Two structs of one name and different fields get a prefix."""

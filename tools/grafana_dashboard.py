@@ -40,7 +40,10 @@ def _quantile(quantile: float, metric: str, by: str = "", more: str = "") -> str
 
 
 def _quantiles(metric: str, more: str = "") -> tuple[Line, ...]:
-    return tuple(Line(_quantile(one, metric, more=more), f"p{one * 100:g}") for one in (0.5, 0.99, 0.999))
+    return tuple(
+        Line(_quantile(quantile, metric, more=more), f"p{quantile * 100:g}")
+        for quantile in (0.5, 0.99, 0.999)
+    )
 
 
 def _rate(metric: str, by: str, more: str = "") -> Line:

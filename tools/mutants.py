@@ -115,17 +115,17 @@ def catalogue(folder: Path = CATALOGUE) -> list[Mutant]:
 
     :raises ValueError: a file isn't as it should be, or a name is used twice
     """
-    found: dict[str, Mutant] = {}
+    by_name: dict[str, Mutant] = {}
     for path in sorted(folder.glob("*.toml")):
         try:
             mutants = msgspec.convert(tomllib.loads(path.read_text())["mutant"], list[Mutant])
         except (msgspec.ValidationError, tomllib.TOMLDecodeError, KeyError) as error:
             raise ValueError(f"{path.name}: {error}") from error
         for mutant in mutants:
-            if mutant.name in found:
+            if mutant.name in by_name:
                 raise ValueError(f"{path.name}: {mutant.name} is there already")
-            found[mutant.name] = mutant
-    return list(found.values())
+            by_name[mutant.name] = mutant
+    return list(by_name.values())
 
 
 def found_in(mutant: Mutant, root: Path = ROOT) -> str | None:
@@ -133,8 +133,8 @@ def found_in(mutant: Mutant, root: Path = ROOT) -> str | None:
     if (root / mutant.file).is_file() and mutant.old in (root / mutant.file).read_text():
         return None
     modules = (path for folder in SOURCES for path in (root / folder).rglob("*.py"))
-    found = [path for path in modules if path.read_text().count(mutant.old) == 1]
-    return found[0].relative_to(root).as_posix() if len(found) == 1 else None
+    matches = [path for path in modules if path.read_text().count(mutant.old) == 1]
+    return matches[0].relative_to(root).as_posix() if len(matches) == 1 else None
 
 
 def follow_moves(folder: Path = CATALOGUE, root: Path = ROOT) -> list[str]:
@@ -177,10 +177,10 @@ class Tree:
             *(p.name for p in sorted((self.root / "plugins").glob("*/blumfeld_*"))),
         ]
         code = f"import {', '.join(packages)}\nfor m in ({', '.join(packages)},): print(m.__file__)"
-        found = self.python("-c", code).output.split()
-        strangers = [path for path in found if not Path(path).is_relative_to(self.root)]
-        if len(found) != len(packages) or strangers:
-            raise RuntimeError(f"the copy at {self.root} does not import itself: {strangers or found}")
+        paths = self.python("-c", code).output.split()
+        strangers = [path for path in paths if not Path(path).is_relative_to(self.root)]
+        if len(paths) != len(packages) or strangers:
+            raise RuntimeError(f"the copy at {self.root} does not import itself: {strangers or paths}")
 
     def python(self, *arguments: str) -> Outcome:
         """Run Python in the copy, with all that it starts, for at most ``RUN_S_MAX``."""
@@ -256,10 +256,10 @@ def caught_by(outcome: Outcome) -> str:
     """The test that failed, or the seed."""
     test = _FAILED_TEST.search(outcome.output)
     seed = _SEED.search(outcome.output)
-    found = [test.group(1).rpartition("/")[2]] if test is not None else []
+    names = [test.group(1).rpartition("/")[2]] if test is not None else []
     if seed is not None:
-        found.append(f"seed {seed.group(1)}")
-    return ", ".join(found)
+        names.append(f"seed {seed.group(1)}")
+    return ", ".join(names)
 
 
 def last_line(outcome: Outcome) -> str:
@@ -321,12 +321,12 @@ def hunt(mutants: list[Mutant], jobs: int) -> list[Verdict]:
     """Try them all, and say how far it is; in the order of the catalogue."""
     from rich.progress import track
 
-    found: dict[str, Verdict] = {}
+    verdicts: dict[str, Verdict] = {}
     with tempfile.TemporaryDirectory(prefix="blumfeld-mutants-") as folder:
         trees = [Tree(Path(folder).resolve() / str(number)) for number in range(jobs)]
         for verdict in track(Hunt(trees).run(mutants), "mutants", total=len(mutants), transient=True):
-            found[verdict.mutant.name] = verdict
-    return [found[mutant.name] for mutant in mutants]
+            verdicts[verdict.mutant.name] = verdict
+    return [verdicts[mutant.name] for mutant in mutants]
 
 
 def show(verdicts: list[Verdict]) -> None:

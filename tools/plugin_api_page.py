@@ -83,8 +83,8 @@ def definitions(module: str) -> dict[str, ast.stmt]:
 
 
 def _imported(module: str, name: str) -> ast.stmt:
-    found = {name: node for node in _tree(module).body for name in _defined(node)}.get(name)
-    return definitions(module)[name] if found is None else found
+    definition = {name: node for node in _tree(module).body for name in _defined(node)}.get(name)
+    return definitions(module)[name] if definition is None else definition
 
 
 def _defined(node: ast.stmt) -> Iterator[str]:
@@ -127,7 +127,7 @@ def _members(node: ast.ClassDef) -> Iterator[str]:
 
 
 def _signature(node: ast.FunctionDef | ast.AsyncFunctionDef) -> str:
-    kinds = [ast.unparse(one) for one in node.decorator_list]
+    kinds = [ast.unparse(decorator) for decorator in node.decorator_list]
     shown = "".join(
         f"@{kind} " for kind in kinds if kind in ("property", "classmethod", "staticmethod", "hookspec")
     )
@@ -140,24 +140,24 @@ def page() -> str:
     """The text of the file."""
     parts = [HEAD]
     for module in PUBLIC:
-        found = definitions(module)
-        if found:
-            text = "\n".join(f"    {line}" for name in sorted(found) for line in lines(name, found[name]))
+        nodes = definitions(module)
+        if nodes:
+            text = "\n".join(f"    {line}" for name in sorted(nodes) for line in lines(name, nodes[name]))
             parts.append(f"{module}\n{text}\n")
     return "\n".join(parts)
 
 
 def names(text: str) -> set[tuple[str, str]]:
     """(module, name) of every name in such a file."""
-    found = set()
+    pairs = set()
     module = ""
     for line in text.splitlines():
         if line.startswith("blumfeld"):
             module = line
         elif line.startswith("    ") and not line.startswith("     "):
             word = line.strip().removeprefix("async ").removeprefix("def ").removeprefix("class ")
-            found.add((module, word.partition("(")[0].partition(":")[0]))
-    return found
+            pairs.add((module, word.partition("(")[0].partition(":")[0]))
+    return pairs
 
 
 def version(text: str) -> str:

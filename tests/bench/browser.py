@@ -58,7 +58,7 @@ def look(page: Path, folder: Path, width: int = 1280) -> dict[str, Any]:
         window = [f"--user-data-dir={profile}", f"--window-size={max(width, 500)},{HEIGHT}", "--dump-dom"]
         command = [str(CHROMIUM), *FLAGS.split(), *window, frame.as_uri()]
         done = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S, check=True)
-    found = re.search(r'<pre id="probe">(.*?)</pre>', done.stdout, re.DOTALL)
-    assert found, "the page's probe did not run"
+    match = re.search(r'<pre id="probe">(.*?)</pre>', done.stdout, re.DOTALL)
+    assert match, "the page's probe did not run"
     complaints = [line for line in done.stderr.splitlines() if "CONSOLE" in line]
-    return {**json.loads(unescape(found.group(1))), "complaints": complaints}
+    return {**json.loads(unescape(match.group(1))), "complaints": complaints}

@@ -15,16 +15,16 @@ TOLD = "SIGTERM"
 
 
 def main() -> None:
-    told: list[int] = []
+    signals: list[int] = []
 
     def take(number: int, frame: object) -> None:
-        told.append(number)
+        signals.append(number)
         print(TOLD, flush=True)
 
     signal.signal(signal.SIGTERM, take)
     print(READY, flush=True)
     deadline = time.monotonic() + 60
-    while not told and time.monotonic() < deadline:
+    while not signals and time.monotonic() < deadline:
         time.sleep(0.01)
     time.sleep(float(sys.argv[1]))
 

@@ -61,10 +61,10 @@ def _metadata(frame: bytes) -> bytes:
         answer += struct.pack(">i", node + 1) + _string("127.0.0.1") + struct.pack(">i", int(sys.argv[1]))
         answer += struct.pack(">h", -1)
     answer += struct.pack(">h", -1) + struct.pack(">i", 1)
-    asked = _asked_topic(frame)
-    answer += struct.pack(">i", 1 if asked else 0)
-    if asked:
-        answer += struct.pack(">h", 0) + _string(asked) + struct.pack(">b", 0) + struct.pack(">i", 1)
+    topic = _asked_topic(frame)
+    answer += struct.pack(">i", 1 if topic else 0)
+    if topic:
+        answer += struct.pack(">h", 0) + _string(topic) + struct.pack(">b", 0) + struct.pack(">i", 1)
         answer += struct.pack(">hiii", 0, 0, 1, 0) + struct.pack(">i", 0) * 3 + struct.pack(">i", 0)
     return answer + struct.pack(">i", 0)
 

@@ -46,16 +46,16 @@ def ran(monkeypatch: pytest.MonkeyPatch) -> Ran:
 
 
 def pretend(monkeypatch: pytest.MonkeyPatch, outcome: Callable[[], Result]) -> Ran:
-    asked: Ran = []
+    runs: Ran = []
 
     def session(
         specs: Sequence[VariantSpec], workload: Workload, driver: object, options: Options, watcher: Watcher
     ) -> Result:
-        asked.append({"specs": specs, "workload": workload, "options": options})
+        runs.append({"specs": specs, "workload": workload, "options": options})
         return outcome()
 
     monkeypatch.setattr(blumfeld_bench.runs.session, "run_session", session)
-    return asked
+    return runs
 
 
 def test_variants_need_no_verb(ran: Ran) -> None:
@@ -165,7 +165,7 @@ def test_a_run_that_could_not_be_made_is_a_line_and_status_1(monkeypatch: pytest
 def test_a_result_is_run_again_as_it_was(ran: Ran) -> None:
     was = synthetic_result(rounds=3, seed=9, labels=("default",), steps=(OPEN,))
     manifest = '[storage]\nplugin = "storage_memory"\n'
-    variants = tuple(msgspec.structs.replace(one, manifest=manifest) for one in was.variants)
+    variants = tuple(msgspec.structs.replace(variant, manifest=manifest) for variant in was.variants)
     save_result(msgspec.structs.replace(was, variants=variants, pinned=True), Path("r.json"))
     assert bench("rerun", "r.json", "--out", "again.json")[0] == 0
     options = ran[0]["options"]

@@ -15,7 +15,7 @@ from tests.bench.synthetic import OPEN, comparison, synthetic_result
 
 
 def plan_of(result: Result, estimate_s: float = 100.0) -> SessionPlan:
-    order = dict.fromkeys((one.round, one.variant) for one in result.measured)
+    order = dict.fromkeys((round_result.round, round_result.variant) for round_result in result.measured)
     return SessionPlan(
         workload=result.workload,
         variants=result.variants,
@@ -41,12 +41,12 @@ def play(watcher: Watcher, result: Result) -> None:
     watcher.planned(plan)
     for turn in plan.turns:
         watcher.turn_begins(turn)
-        for one in result.measured:
-            if (one.round, one.variant) == (turn.round, turn.variant):
-                watcher.step_begins(turn, one.step, 7.0)
-                for seen in one.series:
+        for round_result in result.measured:
+            if (round_result.round, round_result.variant) == (turn.round, turn.variant):
+                watcher.step_begins(turn, round_result.step, 7.0)
+                for seen in round_result.series:
                     watcher.progress(Progress(elapsed_s=seen.at_s + 2, measuring=seen.at_s > 0, point=seen))
-                watcher.measured(one)
+                watcher.measured(round_result)
     watcher.verdict_so_far([comparison(0.71, 0.66, 0.78, different=True)])
 
 

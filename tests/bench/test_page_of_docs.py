@@ -21,7 +21,10 @@ def test_the_example_is_a_workload() -> None:
 def test_each_option_of_a_run_is_documented_and_no_other() -> None:
     run = typer.main.get_command(app).commands["run"]  # type: ignore[attr-defined]
     options = {
-        name for one in run.params for name in (*one.opts, *one.secondary_opts) if name.startswith("--")
+        name
+        for option in run.params
+        for name in (*option.opts, *option.secondary_opts)
+        if name.startswith("--")
     }
     named = set(re.findall(r"`(--[a-z-]+)[^`]*`", TEXT)) | set(re.findall(r", `?(--[a-z-]+)", TEXT))
     of_variants = {"--label", "--start", "--running", "--nodes"}

@@ -24,18 +24,18 @@ NONE = dict.fromkeys(PLACES, ())
 
 def programs() -> set[str]:
     """Every module of campaigns/ that a person can run: it parses arguments. Children of campaigns don't."""
-    found = set()
+    names = set()
     for path in (ROOT / "campaigns").rglob("*.py"):
         source = path.read_text()
         named = {node.attr for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Attribute)}
         if named & {"parse_args", "parse_known_args"} and "__main__" in source:
             parts = path.relative_to(ROOT).with_suffix("").parts
-            found.add(".".join(parts[:-1] if parts[-1] == "__main__" else parts))
-    return found
+            names.add(".".join(parts[:-1] if parts[-1] == "__main__" else parts))
+    return names
 
 
 def test_every_program_of_the_folder_is_in_the_list() -> None:
-    listed = {one.module for campaign in CAMPAIGNS.values() for one in campaign.runs}
+    listed = {program.module for campaign in CAMPAIGNS.values() for program in campaign.runs}
     assert {module for module in listed if module.startswith("campaigns.")} == programs()
 
 
@@ -43,11 +43,11 @@ def test_every_program_of_the_folder_is_in_the_list() -> None:
 def test_what_is_listed_is_there_and_says_what_it_shows(campaign: Campaign) -> None:
     assert campaign.sentence.endswith(".")
     assert campaign.duration
-    for one in campaign.runs:
-        if one.module.endswith(".py"):
-            assert (ROOT / one.module).is_file()
+    for program in campaign.runs:
+        if program.module.endswith(".py"):
+            assert (ROOT / program.module).is_file()
         else:
-            assert importlib.util.find_spec(one.module) is not None
+            assert importlib.util.find_spec(program.module) is not None
 
 
 def test_without_a_name_every_campaign_is_printed() -> None:
@@ -108,22 +108,22 @@ def test_references_are_added_where_they_are_and_not_named(
     ):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).touch()
-    found = find_references(tmp_path)
+    references = find_references(tmp_path)
     peer = str(tmp_path / "peer/kafka/kafka-peer")
     assert command_lines(CAMPAIGNS["startup"], [], absent)[0][3:] == []
-    assert command_lines(CAMPAIGNS["startup"], ["--rounds", "1"], found)[0][3:] == [
+    assert command_lines(CAMPAIGNS["startup"], ["--rounds", "1"], references)[0][3:] == [
         "--peer",
         peer,
         "--rounds",
         "1",
     ]
-    assert command_lines(CAMPAIGNS["startup"], ["--peer", "mine"], found)[0][3:] == ["--peer", "mine"]
+    assert command_lines(CAMPAIGNS["startup"], ["--peer", "mine"], references)[0][3:] == ["--peer", "mine"]
     assert command_lines(CAMPAIGNS["compare"], ["--peer", "mine"], absent)[0][3:] == ["--peer", "mine"]
     with pytest.raises(AbsentError, match="peer"):
         command_lines(CAMPAIGNS["compare"], [], absent)
     floor = str(tmp_path / "floor/floor_epoll.py")
-    assert command_lines(CAMPAIGNS["instructions"], [], found)[0][3:] == ["--floor", floor]
+    assert command_lines(CAMPAIGNS["instructions"], [], references)[0][3:] == ["--floor", floor]
     spot = str(tmp_path / "market-data/hftbacktest/spot/btcusdt_20240801.gz")
-    assert command_lines(CAMPAIGNS["archive-oracle"], [], found)[0][3:] == ["oracle", "--capture", spot]
+    assert command_lines(CAMPAIGNS["archive-oracle"], [], references)[0][3:] == ["oracle", "--capture", spot]
     monkeypatch.setenv("KAFKA_PEER", "elsewhere")
     assert find_references(tmp_path)["peer"] == ("elsewhere",)

@@ -38,7 +38,7 @@ def test_a_snapshot_has_each_partition(tmp_path: Path) -> None:
     assert int(path.name.split("-")[0]) == len(records), "the log goes on behind them"
     image = image_of("cluster", records, len(records) - 1, 1)
     assert [len(topic.partitions) for topic in image.topics.values()] == [PARTITIONS_PER_TOPIC, 5]
-    assert all(one.fenced for one in image.brokers.values())
+    assert all(broker.fenced for broker in image.brokers.values())
 
 
 def test_a_log_has_the_same_records(tmp_path: Path) -> None:
@@ -57,11 +57,11 @@ def test_a_log_has_the_same_records(tmp_path: Path) -> None:
 def test_a_directory_is_formatted_and_has_the_metadata(tmp_path: Path) -> None:
     write_metadata(tmp_path / "metadata", 5, "log", 1)
     make_directory(tmp_path / "data", 2, tmp_path / "metadata")
-    found = {
+    files = {
         str(path.relative_to(tmp_path / "data")) for path in (tmp_path / "data").rglob("*") if path.is_file()
     }
     log = "__cluster_metadata-0"
-    assert found == {
+    assert files == {
         "meta.properties",
         "bootstrap.checkpoint",
         f"{log}/{0:020}.log",

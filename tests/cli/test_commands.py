@@ -136,9 +136,9 @@ def test_a_plug_in_whose_commands_fail_costs_no_other_command(
     ]
     monkeypatch.setattr(app, "Registry", partial(Registry, plugins))
     assert app.run_app(["good"]) == 0
-    told = capsys.readouterr()
-    assert told.out == "done\n"
-    assert told.err.splitlines() == [
+    output = capsys.readouterr()
+    assert output.out == "done\n"
+    assert output.err.splitlines() == [
         "blumfeld: plug-in nameless: blumfeld_cli_commands gave an app without a name",
         "blumfeld: plug-in raising: blumfeld_cli_commands failed: ValueError('no commands today')",
     ]

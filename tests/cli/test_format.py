@@ -25,29 +25,29 @@ def several(*directories: Path) -> tuple[str, str]:
 
 
 def test_each_directory_is_told_of(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    one, two = tmp_path / "one", tmp_path / "two"
-    status, out, err = formatting(capsys, *several(one, two), "--cluster-id", CLUSTER)
+    first_dir, second_dir = tmp_path / "one", tmp_path / "two"
+    status, out, err = formatting(capsys, *several(first_dir, second_dir), "--cluster-id", CLUSTER)
     assert (status, err) == (0, "")
     first, second = out.splitlines()
-    assert first.startswith(f"formatted {one}: cluster {CLUSTER}, node 1, directory ")
-    assert second.startswith(f"formatted {two}: cluster {CLUSTER}, node 1, directory ")
+    assert first.startswith(f"formatted {first_dir}: cluster {CLUSTER}, node 1, directory ")
+    assert second.startswith(f"formatted {second_dir}: cluster {CLUSTER}, node 1, directory ")
     assert first.split()[-1] != second.split()[-1]
 
 
 def test_what_is_formatted_is_left_as_it_is(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    one, two = tmp_path / "one", tmp_path / "two"
-    assert formatting(capsys, "--data-dir", str(one), "--cluster-id", CLUSTER)[0] == 0
-    before = (one / "meta.properties").read_bytes()
-    status, out, err = formatting(capsys, *several(one, two))
+    first_dir, second_dir = tmp_path / "one", tmp_path / "two"
+    assert formatting(capsys, "--data-dir", str(first_dir), "--cluster-id", CLUSTER)[0] == 0
+    before = (first_dir / "meta.properties").read_bytes()
+    status, out, err = formatting(capsys, *several(first_dir, second_dir))
     assert (status, out) == (1, "")
-    assert err == f"blumfeld: {one} is formatted already: see {one}/meta.properties\n"
-    assert not two.exists()
-    status, out, err = formatting(capsys, *several(one, two), "--ignore-formatted")
+    assert err == f"blumfeld: {first_dir} is formatted already: see {first_dir}/meta.properties\n"
+    assert not second_dir.exists()
+    status, out, err = formatting(capsys, *several(first_dir, second_dir), "--ignore-formatted")
     assert (status, err) == (0, "")
     left, done = out.splitlines()
-    assert left == f"left {one} as it is: formatted already"
-    assert done.startswith(f"formatted {two}: cluster {CLUSTER}, ")
-    assert (one / "meta.properties").read_bytes() == before
+    assert left == f"left {first_dir} as it is: formatted already"
+    assert done.startswith(f"formatted {second_dir}: cluster {CLUSTER}, ")
+    assert (first_dir / "meta.properties").read_bytes() == before
 
 
 def test_a_manifest_that_cannot_be_is_told_before_anything_is_written(

@@ -173,9 +173,9 @@ def test_a_bit_flip_is_found_and_only_its_batch_is_lost(data: Path) -> None:
         byte = file.read(1)
         file.seek(-1, 1)
         file.write(bytes([byte[0] ^ 4]))
-    (found,) = rows(data, "--verify", status=1)
-    assert found["file"] == victim.name
-    assert "CRC" in found["what"]
+    (finding,) = rows(data, "--verify", status=1)
+    assert finding["file"] == victim.name
+    assert "CRC" in finding["what"]
     assert "DAMAGED" in log(victim)
     done = log(data, "--repair", "--yes")
     assert f"offsets {spoilt['first']} to {spoilt['last']} lost" in done
@@ -218,7 +218,9 @@ def test_records_of_transactions_say_what_they_mean(tmp_path: Path) -> None:
         record("tx", known, 2),
         record("old", Transaction(producer_id=1, epoch=0, timeout_ms=1, state=State.EMPTY), 0),
     ]
-    items = [Record(offset=at, timestamp=1, key=one.key, value=one.value) for at, one in enumerate(made)]
+    items = [
+        Record(offset=at, timestamp=1, key=source.key, value=source.value) for at, source in enumerate(made)
+    ]
     items.append(Record(offset=2, timestamp=1, key=record("gone", None, 0).key, value=None))
     items.append(Record(offset=3, timestamp=1, key=b"\x00\x09new", value=b"later"))
     (folder / "00000000000000000000.log").write_bytes(build_batch(items))
@@ -266,8 +268,8 @@ def test_a_torn_tail_is_cut(data: Path) -> None:
     last = segments(data)[-1]
     with last.open("ab") as file:
         file.write(b"\0" * 700)
-    (found, *_) = rows(data, "--verify", status=1)
-    assert "700 zero bytes" in found["what"]
+    (finding, *_) = rows(data, "--verify", status=1)
+    assert "700 zero bytes" in finding["what"]
     size = last.stat().st_size
     assert "a broker runs on it" not in log(data, "--repair", "--yes")
     assert last.stat().st_size == size - 700
@@ -283,8 +285,8 @@ def test_an_index_is_rebuilt(data: Path, suffix: str, harm: str) -> None:
         victim.unlink()
     else:
         victim.write_bytes(b"\xff" * len(before) if harm == "garbage" else before[:-5])
-    (found,) = rows(data, "--verify", status=1)
-    assert found["file"] == victim.name
+    (finding,) = rows(data, "--verify", status=1)
+    assert finding["file"] == victim.name
     log(data, "--repair", "--yes")
     assert log(data, "--verify")
     assert victim.stat().st_size % {"index": 8, "timeindex": 12}[suffix] == 0
@@ -310,8 +312,8 @@ def test_a_missing_segment_is_a_note_and_the_rest_is_served(data: Path) -> None:
     victim = segments(data)[1]
     lost = range(int(victim.stem), int(segments(data)[2].stem))
     victim.unlink()
-    (found,) = rows(data, "--verify")
-    assert found["what"] == f"offsets {lost[0]} to {lost[-1]} before it are missing"
+    (finding,) = rows(data, "--verify")
+    assert finding["what"] == f"offsets {lost[0]} to {lost[-1]} before it are missing"
     assert served(data) == [b"key-%03d" % n for n in range(COUNT) if n not in lost]
 
 
@@ -326,9 +328,9 @@ def test_no_is_no(data: Path) -> None:
 @pytest.fixture
 def foreign(data: Path) -> Path:
     """A data directory as a storage of another form leaves it: the node's identity, and files of its own."""
-    for one in data.iterdir():
-        if one.name != "meta.properties":
-            shutil.rmtree(one) if one.is_dir() else one.unlink()
+    for entry in data.iterdir():
+        if entry.name != "meta.properties":
+            shutil.rmtree(entry) if entry.is_dir() else entry.unlink()
     (data / f"{TOPIC}-0").mkdir()
     (data / f"{TOPIC}-0" / "records.0").write_bytes(b"sound")
     return data

@@ -37,9 +37,9 @@ class Running:
 
     @property
     def port(self) -> int:
-        found = READY.fullmatch(self.ready_line)
-        assert found is not None, self.ready_line + self.stop()[1]
-        return int(found[1])
+        match = READY.fullmatch(self.ready_line)
+        assert match is not None, self.ready_line + self.stop()[1]
+        return int(match[1])
 
     def stop(self, number: int = signal.SIGTERM) -> tuple[int, str]:
         """(exit status, what it said on stderr)."""

@@ -82,13 +82,13 @@ def test_a_batch_goes_there_and_back() -> None:
     status, (written,) = run("batch", {"json": batch})
     assert status == 0
     status, (read,) = run("batch", written)
-    (found,) = read["json"]
-    assert [(r["offset"], r["timestamp"], r["key"]) for r in found["records"]] == [
+    (batch_json,) = read["json"]
+    assert [(r["offset"], r["timestamp"], r["key"]) for r in batch_json["records"]] == [
         (7, 1000, "a2V5"),
         (10, 999, None),
     ]
     assert {
-        name: found[name] for name in ("baseOffset", "producerId", "lastOffsetDelta", "maxTimestamp")
+        name: batch_json[name] for name in ("baseOffset", "producerId", "lastOffsetDelta", "maxTimestamp")
     } == {
         "baseOffset": 7,
         "producerId": 5,

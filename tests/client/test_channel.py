@@ -308,8 +308,10 @@ def test_a_caller_may_send_again_from_its_callback(end: str) -> None:
     again: list[Completion[Message]] = []
     sent = [world.send(timeout_ms=100), world.send()]
     old = world.connection
-    for one in sent:
-        one.when_done(lambda _: again.append(world.channel.send(HeartbeatRequest(group_id="again"), 9_000)))
+    for completion in sent:
+        completion.when_done(
+            lambda _: again.append(world.channel.send(HeartbeatRequest(group_id="again"), 9_000))
+        )
     if end == "timeout":
         world.runtime.advance(101)
     elif end == "loss":
@@ -324,8 +326,8 @@ def test_a_caller_may_send_again_from_its_callback(end: str) -> None:
     assert end == "loss" or old.closed
     for at in range(len(again)):
         world.connection.answer(at, at)
-    assert all(isinstance(one.error, OSError) for one in sent)
-    assert sorted(code_of(one) for one in again) == list(range(len(again)))
+    assert all(isinstance(answer.error, OSError) for answer in sent)
+    assert sorted(code_of(answer) for answer in again) == list(range(len(again)))
     assert len(again) == (3 if end == "move" else 2)
 
 
@@ -394,11 +396,11 @@ def test_raw_answers_are_views_into_the_frame_of_this_turn() -> None:
     world = World()
     world.send()
     raw = world.channel.send_raw(HeartbeatRequest(group_id="g"), 1_000)
-    found: list[RawAnswer] = []
-    raw.when_done(lambda done: found.append(done.result()))
+    raw_answers: list[RawAnswer] = []
+    raw.when_done(lambda done: raw_answers.append(done.result()))
     world.connection.answer(0, 1)
     frame = world.connection.answer(1, 7)
-    (answer,) = found
+    (answer,) = raw_answers
     assert decode(HeartbeatResponse, bytes(answer.body), answer.version).error_code == 7
     frame[:] = bytes(len(frame))
     assert not any(answer.body)
@@ -497,8 +499,8 @@ def test_each_request_ends_once_with_its_own_answer(seed: int) -> None:
         if alive:
             connection = chance.choice(alive)
             header = request_header(memoryview(connection.frames[0]))
-            asked = decode(HeartbeatRequest, connection.frames[0], header.api_version, header.body_offset)
-            connection.answer(0, numbers[asked.group_id])
+            heartbeat = decode(HeartbeatRequest, connection.frames[0], header.api_version, header.body_offset)
+            connection.answer(0, numbers[heartbeat.group_id])
             del connection.frames[0]
 
     def lose() -> None:

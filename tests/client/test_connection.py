@@ -44,14 +44,14 @@ def answer_to(request: bytes, message: Message, version: int | None = None) -> b
 def fed(
     connection: ClientConnection, stream: bytes, cuts: list[int]
 ) -> tuple[list[Answer], Exception | None]:
-    found: list[Answer] = []
+    answers: list[Answer] = []
     try:
         for start, end in pairwise(sorted({0, len(stream), *cuts})):
             connection.receive(stream[start:end])
-            found.extend(connection.answers())
+            answers.extend(connection.answers())
     except DecodeError as error:
-        return found, error
-    return found, None
+        return answers, error
+    return answers, None
 
 
 @given(st.lists(st.integers(-1, 100), max_size=6), st.sampled_from(["", "id", "size", "more"]), st.data())

@@ -274,9 +274,9 @@ def test_records_of_a_dialed_answer_outlive_the_transport_s_memory() -> None:
     memory = bytearray(response_header(1, flexible=True) + encode(body, 12))
     client.frame(memoryview(memory))
     memory[:] = bytes(len(memory))  # the transport receives the next frame there
-    found = answer.result()
-    assert isinstance(found, FetchResponse)
-    records = found.responses[0].partitions[0].records
+    response = answer.result()
+    assert isinstance(response, FetchResponse)
+    records = response.responses[0].partitions[0].records
     assert isinstance(records, memoryview)
     assert bytes(records) == b"r" * 2000
 

@@ -56,15 +56,15 @@ def another_value(defn: ConfigDef) -> Typed:
     if defn.type == "DOUBLE":
         return float(defn.default) / 2  # type: ignore[arg-type]
     if defn.type in ("SHORT", "INT", "LONG"):
-        allowed = [int(one) for one in defn.allowed]
+        allowed = [int(number) for number in defn.allowed]
         default = defn.default if isinstance(defn.default, int) else 5
         for value in (*allowed, default - 1, default + 1):
             if value != defn.default and _allows(defn, value):
                 return value
     if defn.type == "LIST":
-        names = [one for one in defn.allowed or ("something",) if (one,) != defn.default]
+        names = [choice for choice in defn.allowed or ("something",) if (choice,) != defn.default]
         return (names[0],)
-    return next(one for one in (*defn.allowed, "something") if one != defn.default)
+    return next(choice for choice in (*defn.allowed, "something") if choice != defn.default)
 
 
 def test_a_replica_selector_of_somebody_elses_is_refused() -> None:

@@ -95,10 +95,10 @@ PARSED: list[tuple[str, Given, Typed, str]] = [
 def test_values_are_read_as_people_and_clients_write_them(
     name: str, value: Given, typed: Typed, text: str
 ) -> None:
-    found = parse(BROKER_CONFIGS[name], value)
-    assert found == typed
-    assert type(found) is type(typed) or isinstance(typed, float)
-    assert (render(BROKER_CONFIGS[name], found) or "") == text
+    typed_value = parse(BROKER_CONFIGS[name], value)
+    assert typed_value == typed
+    assert type(typed_value) is type(typed) or isinstance(typed, float)
+    assert (render(BROKER_CONFIGS[name], typed_value) or "") == text
 
 
 REFUSED: list[tuple[str, Given]] = [
@@ -176,11 +176,13 @@ def test_doubles_are_taken_out_of_the_lists_in_which_kafka_allows_none(defn: Con
     """KIP-1161: ``cleanup.policy=delete,delete`` is ``delete``, and no error. The other lists have checks of their own,
     and stay as they are.
     """
-    one, other = (*defn.allowed, "a", "b")[:2]
-    doubled = f"{one},{other}, {one},{one}"
+    first_value, other = (*defn.allowed, "a", "b")[:2]
+    doubled = f"{first_value},{other}, {first_value},{first_value}"
     own_checks = ("controller.quorum.", "leader.replication.", "follower.replication.")
     stays = defn.name.startswith(own_checks)
-    assert parse(defn, doubled) == ((one, other, one, one) if stays else (one, other))
+    assert parse(defn, doubled) == (
+        (first_value, other, first_value, first_value) if stays else (first_value, other)
+    )
 
 
 def test_a_listeners_prefix_is_looked_through() -> None:

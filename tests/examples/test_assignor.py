@@ -42,10 +42,10 @@ def read(consumers: list[Consumer], until: float = 60.0) -> list[dict[str, list[
     deadline = time.monotonic() + until
     while time.monotonic() < deadline:
         held = []
-        for one in consumers:
-            one.poll(0.1)
+        for member in consumers:
+            member.poll(0.1)
             had: dict[str, list[int]] = {}
-            for partition in one.assignment():
+            for partition in member.assignment():
                 had.setdefault(partition.topic, []).append(partition.partition)
             held.append({topic: sorted(partitions) for topic, partitions in had.items()})
         if all(held):

@@ -105,8 +105,8 @@ def test_the_archive_has_what_it_read(stranger: Stranger) -> None:
 
     def column(table: str, name: str) -> list[int]:
         files = sorted((stranger.folder / "archive" / table).rglob("*.parquet"))
-        found: list[int] = ds.dataset([str(file) for file in files]).to_table().column(name).to_pylist()
-        return found
+        values: list[int] = ds.dataset([str(file) for file in files]).to_table().column(name).to_pylist()
+        return values
 
     assert column("trades", "trade_id") == [17, 18, 21]
     assert column("quarantine", "k_offset") == [2]

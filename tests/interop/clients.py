@@ -56,19 +56,19 @@ def read(addresses: str, topic: str, isolation: str = "read_committed") -> list[
     }
     reader = Consumer({**config, "enable.partition.eof": True, "enable.auto.commit": False})
     reader.assign([TopicPartition(topic, 0, 0)])
-    found: list[tuple[int, str, str]] = []
+    messages: list[tuple[int, str, str]] = []
     deadline = time.monotonic() + WAIT_S
     try:
         while time.monotonic() < deadline:
             for message in reader.consume(500, timeout=0.5):
                 error = message.error()
                 if error is not None and error.code() == KafkaError._PARTITION_EOF:
-                    return found
+                    return messages
                 if error is None:
-                    found.append((message.offset() or 0, _text(message.key()), _text(message.value())))
+                    messages.append((message.offset() or 0, _text(message.key()), _text(message.value())))
     finally:
         reader.close()
-    raise AssertionError(f"{topic} could not be read to its end in {WAIT_S:g} s: {len(found)} records")
+    raise AssertionError(f"{topic} could not be read to its end in {WAIT_S:g} s: {len(messages)} records")
 
 
 def values(addresses: str, topic: str) -> list[str]:
@@ -108,9 +108,11 @@ def commit(member: Consumer, offsets: Sequence[TopicPartition] = ()) -> None:
 
 def take(member: Consumer, count: int) -> list[Message]:
     """Return the next records of a member."""
-    found: list[Message] = []
+    messages: list[Message] = []
     deadline = time.monotonic() + WAIT_S
-    while len(found) < count:
-        assert time.monotonic() < deadline, f"{len(found)} of {count} records came"
-        found += [each for each in member.consume(count - len(found), timeout=0.5) if each.error() is None]
-    return found
+    while len(messages) < count:
+        assert time.monotonic() < deadline, f"{len(messages)} of {count} records came"
+        messages += [
+            each for each in member.consume(count - len(messages), timeout=0.5) if each.error() is None
+        ]
+    return messages

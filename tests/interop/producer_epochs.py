@@ -30,15 +30,15 @@ class EpochLog(logging.Handler):
         """Take a line of the log."""
         text = record.getMessage()
         if "epoch bump" in text and "Beginning partition drain" in text:
-            found = BEGINS_EPOCH.search(text)
-            self.begun[(int(found[1]), found[2]) if found else (NOBODY, text)] += 1
+            match = BEGINS_EPOCH.search(text)
+            self.begun[(int(match[1]), match[2]) if match else (NOBODY, text)] += 1
 
     def producer(self, bootstrap: str, topic: str, partitions: int, rate_per_s: float) -> Librdkafka:
         """Return the producer of the load, with its log read by this."""
         logger = logging.Logger("producer-epochs", logging.DEBUG)
         logger.addHandler(self)
-        told: dict[str, Any] = {"debug": "eos", "log_level": 7, "logger": logger}
-        return Librdkafka(bootstrap, topic, partitions, rate_per_s, **told)
+        options: dict[str, Any] = {"debug": "eos", "log_level": 7, "logger": logger}
+        return Librdkafka(bootstrap, topic, partitions, rate_per_s, **options)
 
     def brokers(self) -> set[int]:
         """Return the brokers that caused a new epoch."""

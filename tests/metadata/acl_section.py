@@ -56,12 +56,12 @@ class CreateAcls:
         """The id of an entry is its number."""
         first = len(image.section("acls"))
         records: list[Message] = []
-        for number, one in enumerate(cast("CreateAclsRequest", request).creations):
-            if one.principal == "User:nobody":
+        for number, acl_creation in enumerate(cast("CreateAclsRequest", request).creations):
+            if acl_creation.principal == "User:nobody":
                 raise BrokerError(ErrorCode.INVALID_REQUEST, "nobody")
-            if one.principal == "User:foreign":
+            if acl_creation.principal == "User:foreign":
                 records.append(TopicRecord(name="t", topic_id=b"t" * 16))
-            records.append(entry(first + number, one.principal))
+            records.append(entry(first + number, acl_creation.principal))
         return Decided(tuple(records), CreateAclsResponse(results=[AclCreationResult() for _ in records]))
 
 

@@ -348,8 +348,8 @@ class ClusterModel:
         return key, broker, led
 
     def produce(self) -> None:
-        if (found := self.some()) is not None:
-            key, broker, led = found
+        if (choice := self.some()) is not None:
+            key, broker, led = choice
             for _ in range(self.chance.randint(1, 3)):
                 self.numbers += 1
                 broker.log(key).append((led.epoch, self.numbers))
@@ -357,9 +357,9 @@ class ClusterModel:
 
     def fetch(self) -> None:
         """A follower fetches, if it believes in the same leader and epoch, and the leader in its epoch (KIP-903)."""
-        if (found := self.some()) is None:
+        if (choice := self.some()) is None:
             return
-        key, leader, led = found
+        key, leader, led = choice
         for follower in self.brokers.values():
             partition = self.viewed(follower, key)
             if not follower.up or follower is leader or partition is None or self.chance.random() < 0.3:
@@ -410,9 +410,9 @@ class ClusterModel:
 
     def propose(self) -> None:
         """A leader asks for another ISR. The answer may be lost, and the leader be behind."""
-        if (found := self.some()) is None:
+        if (choice := self.some()) is None:
             return
-        key, leader, led = found
+        key, leader, led = choice
         partition = self.viewed(leader, key)
         assert partition is not None
         assert led.started is not None

@@ -184,7 +184,7 @@ def replace(driven: Driven, kind: int, name: str, key: str, value: str) -> int:
 
 
 @pytest.mark.parametrize(
-    ("kind", "name", "defn"), keys(FIXED, REFUSED), ids=lambda one: getattr(one, "name", "")
+    ("kind", "name", "defn"), keys(FIXED, REFUSED), ids=lambda parameter: getattr(parameter, "name", "")
 )
 def test_a_refused_key_is_refused_at_run_time(driven: Driven, kind: int, name: str, defn: ConfigDef) -> None:
     code = ErrorCode.INVALID_REQUEST if kind == BROKER else ErrorCode.INVALID_CONFIG
@@ -230,7 +230,9 @@ def test_keys_of_listeners_at_run_time(driven: Driven, key: str, code: int) -> N
     assert driven.alter_config(BROKER, "1", (key, SET, value), validate_only=True) == code
 
 
-@pytest.mark.parametrize(("kind", "name", "defn"), keys(WITHOUT), ids=lambda one: getattr(one, "name", ""))
+@pytest.mark.parametrize(
+    ("kind", "name", "defn"), keys(WITHOUT), ids=lambda parameter: getattr(parameter, "name", "")
+)
 def test_a_key_without_effect_is_taken(driven: Driven, kind: int, name: str, defn: ConfigDef) -> None:
     assert driven.alter_config(kind, name, (defn.name, SET, other(defn)), validate_only=True) == 0
 

@@ -94,21 +94,21 @@ CHANGES: dict[str, list[Message]] = {
 def test_the_difference_is_the_delta_of_the_records_between(image: MetadataImage, name: str) -> None:
     """It names the configs of deleted topics, too."""
     after, delta = changed(image, *CHANGES[name])
-    found = drained(difference(image, after)).delta
-    more = set(found.configs_changed) - set(delta.configs_changed)
+    changes = drained(difference(image, after)).delta
+    more = set(changes.configs_changed) - set(delta.configs_changed)
     assert more <= {(2, topic.name) for topic in delta.topics_deleted}
     counted = structs.replace(
         delta, leaders_elected=0, leaders_elected_uncleanly=0
     )  # what was between isn't known
-    assert structs.replace(found, configs_changed=delta.configs_changed) == counted
-    assert set(delta.configs_changed) <= set(found.configs_changed)
+    assert structs.replace(changes, configs_changed=delta.configs_changed) == counted
+    assert set(delta.configs_changed) <= set(changes.configs_changed)
 
 
 @pytest.mark.parametrize("partitions", [1, 700, 5_000])
 def test_images_are_compared_in_steps_and_share_what_is_equal(partitions: int) -> None:
     """No step looks at much more than ``SLICE_LOOKS`` partitions, also of one topic."""
     topics = 12_000 // partitions if partitions > 1 else 3_000
-    records_of = [one for n in range(topics) for one in topic(n.to_bytes(16), f"t{n}", partitions)]
+    records_of = [record for n in range(topics) for record in topic(n.to_bytes(16), f"t{n}", partitions)]
     old, _ = changed(MetadataImage("cluster"), broker(1), *records_of)
     new, _ = changed(
         MetadataImage("cluster"),
@@ -121,16 +121,18 @@ def test_images_are_compared_in_steps_and_share_what_is_equal(partitions: int) -
         try:
             next(steps)
         except StopIteration as end:
-            found = end.value
+            outcome = end.value
             break
         looks += 1
-    assert [one[1].leader for one in found.delta.partitions_changed] == [2]
+    assert [change[1].leader for change in outcome.delta.partitions_changed] == [2]
     assert looks >= topics * partitions // (2 * SLICE_LOOKS)
     assert all(new.topics[f"t{n}"] is old.topics[f"t{n}"] for n in range(1, topics))
-    assert len(found.gone) == partitions, "of the topic that isn't shared"
+    assert len(outcome.gone) == partitions, "of the topic that isn't shared"
 
 
 def test_topics_that_end_are_let_go_of(image: MetadataImage) -> None:
     after, _ = changed(image, *CHANGES["a topic of the same name"], *CHANGES["a topic is gone"])
-    found = drained(difference(image, after))
-    assert found.gone == [one for topic in image.topics.values() for one in topic.partitions.values()]
+    outcome = drained(difference(image, after))
+    assert outcome.gone == [
+        partition for topic in image.topics.values() for partition in topic.partitions.values()
+    ]

@@ -56,7 +56,7 @@ def by_scan(driven: Driven, removed: int) -> list[Message]:
     """The records that take a broker out of all partitions, by a look at every partition."""
     state = driven.controller.state
     active = active_in(state.image)
-    found: list[Message] = []
+    records: list[Message] = []
     for topic in state.image.topics.values():
         for partition in topic.partitions.values():
             if removed in partition.isr:
@@ -70,8 +70,8 @@ def by_scan(driven: Driven, removed: int) -> list[Message]:
                 changing.isr = [replica for replica in changing.isr if replica != removed]
                 record = changing.record()
                 if record is not None:
-                    found.append(record)
-    return found
+                    records.append(record)
+    return records
 
 
 def place_of(record: Message) -> tuple[bytes, int]:
@@ -87,20 +87,20 @@ def test_a_broker_leaves_the_partitions_that_a_scan_finds(seed: int, monkeypatch
         model.step()
     for broker in model.brokers:
         wanted = sorted(by_scan(model.driven, broker), key=place_of)
-        found, ahead = without_broker(model.driven.controller.state, broker)
+        changes, ahead = without_broker(model.driven.controller.state, broker)
         assert ahead is None
-        assert sorted(found, key=place_of) == wanted
+        assert sorted(changes, key=place_of) == wanted
     monkeypatch.setattr(elections, "SLICE_RECORDS", 2)
     broker = model.chance.choice(list(model.brokers))
     wanted = sorted(by_scan(model.driven, broker), key=place_of)
     parts: list[Message] = []
     while True:
-        found, ahead = without_broker(model.driven.controller.state, broker)
-        model.driven.place(found)
-        parts += found
+        changes, ahead = without_broker(model.driven.controller.state, broker)
+        model.driven.place(changes)
+        parts += changes
         if ahead is None:
             break
-        assert len(found) == 2
+        assert len(changes) == 2
     assert sorted(parts, key=place_of) == wanted, "what has changed is not in the index any more"
 
 
@@ -244,8 +244,8 @@ def test_one_change_of_a_large_topic_copies_one_chunk() -> None:
 
 def test_a_sweep_goes_on_where_it_stopped() -> None:
     masks = {b"a\0\0\0\0": 0b1011, b"a\0\0\0\1": 0b1, b"b\0\0\0\0": 0b110}
-    found = list(along(masks, all_of(masks)))
-    assert [(topic, number) for topic, number, _ in found] == [
+    sweep_places = list(along(masks, all_of(masks)))
+    assert [(topic, number) for topic, number, _ in sweep_places] == [
         (b"a", 0),
         (b"a", 1),
         (b"a", 3),
@@ -253,6 +253,6 @@ def test_a_sweep_goes_on_where_it_stopped() -> None:
         (b"b", 1),
         (b"b", 2),
     ]
-    for at, (_, _, sweep) in enumerate(found):
+    for at, (_, _, sweep) in enumerate(sweep_places):
         assert isinstance(sweep, Sweep)
-        assert list(along(masks, sweep)) == found[at + 1 :]
+        assert list(along(masks, sweep)) == sweep_places[at + 1 :]

@@ -86,8 +86,8 @@ def test_many_partitions_take_several_parts(driven: Driven) -> None:
     assert len(first.records) == SLICE_RECORDS
     answer = driven.carry_out(first).response
     assert isinstance(answer, AlterPartitionReassignmentsResponse)
-    found = answer.responses[0].partitions
-    assert [result.partition_index for result in found] == list(range(count))
+    results = answer.responses[0].partitions
+    assert [result.partition_index for result in results] == list(range(count))
     partitions = driven.image.topics["many"].partitions.values()
     assert all(3 in partition.replicas for partition in partitions)
 

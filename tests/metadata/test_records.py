@@ -172,14 +172,14 @@ def test_bytes_that_are_no_record() -> None:
 
 def test_a_transaction_counts_when_it_is_whole() -> None:
     gate = TransactionGate()
-    one, two = NoOpRecord(), FeatureLevelRecord(name="x", feature_level=1)
-    assert gate.pass_on(one) == [one]
+    first_record, second_record = NoOpRecord(), FeatureLevelRecord(name="x", feature_level=1)
+    assert gate.pass_on(first_record) == [first_record]
     assert gate.pass_on(BeginTransactionRecord()) == []
-    assert gate.pass_on(two) == []
+    assert gate.pass_on(second_record) == []
     assert gate.is_open
-    assert gate.pass_on(EndTransactionRecord()) == [two]
+    assert gate.pass_on(EndTransactionRecord()) == [second_record]
     assert gate.pass_on(BeginTransactionRecord()) == []
-    assert gate.pass_on(two) == []
+    assert gate.pass_on(second_record) == []
     assert gate.pass_on(AbortTransactionRecord()) == []
     assert not gate.is_open
 

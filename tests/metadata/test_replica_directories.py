@@ -156,8 +156,8 @@ def test_a_failed_directory_takes_only_its_replicas_out_of_isr_and_lead(
 ) -> None:
     led_by_one(driven, "first", "second", factor=factor)
     driven.beat(1, driven.epoch_of(1), offline_log_dirs=lost)
-    found = [(driven.partition(name).leader, driven.partition(name).isr) for name in ("first", "second")]
-    assert found == [first, second]
+    pairs = [(driven.partition(name).leader, driven.partition(name).isr) for name in ("first", "second")]
+    assert pairs == [first, second]
     assert driven.image.brokers[1].log_dirs == log_dirs
     assert replayed(driven.log) == driven.image
 
@@ -279,18 +279,20 @@ def test_the_first_hundred_ids_are_kafkas_own() -> None:
     first = [n.to_bytes(16) for n in range(3)]
     assert first == [MIGRATING_DIRECTORY, UNASSIGNED_DIRECTORY, LOST_DIRECTORY]
     assert all(is_reserved(n.to_bytes(16)) for n in (0, 1, 2, 99))
-    assert not any(is_reserved(one) for one in ((100).to_bytes(16), (1 << 64).to_bytes(16), directory_id(1)))
+    assert not any(
+        is_reserved(id_bytes) for id_bytes in ((100).to_bytes(16), (1 << 64).to_bytes(16), directory_id(1))
+    )
 
 
 def test_a_replica_that_is_nowhere_yet_can_be_used_and_a_lost_one_cannot() -> None:
-    one, two = directory_id(1), directory_id(1, 1)
-    assert has_online_directory(broker(one), one)
-    assert not has_online_directory(broker(one), two)
-    assert has_online_directory(broker(one), UNASSIGNED_DIRECTORY)
-    assert has_online_directory(broker(one), MIGRATING_DIRECTORY)
-    assert not has_online_directory(broker(one), LOST_DIRECTORY)
+    first_dir, second_dir = directory_id(1), directory_id(1, 1)
+    assert has_online_directory(broker(first_dir), first_dir)
+    assert not has_online_directory(broker(first_dir), second_dir)
+    assert has_online_directory(broker(first_dir), UNASSIGNED_DIRECTORY)
+    assert has_online_directory(broker(first_dir), MIGRATING_DIRECTORY)
+    assert not has_online_directory(broker(first_dir), LOST_DIRECTORY)
     assert not has_online_directory(broker(), LOST_DIRECTORY)
-    assert has_online_directory(broker(), two)
+    assert has_online_directory(broker(), second_dir)
 
 
 def test_partitions_from_before_directories_are_migrating() -> None:

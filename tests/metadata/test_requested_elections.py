@@ -66,8 +66,10 @@ def test_a_partition_of_brokers_that_are_gone_stays_without_a_leader(driven: Dri
 
 @pytest.mark.parametrize("kind", [2, -1])
 def test_an_unknown_kind_of_election(driven: Driven, kind: int) -> None:
-    asked = [TopicPartitions(topic="one", partitions=[0])]
-    answer = driven.do(ElectLeadersRequest(election_type=kind, topic_partitions=asked), ElectLeadersResponse)
+    partitions = [TopicPartitions(topic="one", partitions=[0])]
+    answer = driven.do(
+        ElectLeadersRequest(election_type=kind, topic_partitions=partitions), ElectLeadersResponse
+    )
     assert answer.error_code == ErrorCode.INVALID_REQUEST
     ((outcome,),) = [topic.partition_result for topic in answer.replica_election_results]
     assert outcome.error_code == ErrorCode.INVALID_REQUEST

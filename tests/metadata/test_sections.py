@@ -120,13 +120,13 @@ def controller() -> Controller:
 
 
 def test_a_command_of_a_plug_in_sees_the_effects_of_the_one_before() -> None:
-    one = controller()
+    acl_controller = controller()
     for number in range(2):
-        decision = one.command(creation("User:k"), MOMENT)
+        decision = acl_controller.command(creation("User:k"), MOMENT)
         assert decision.records == [entry(number)]
         assert decision.atomic
-        one.replay(decision.records, number, 1)
-    assert len(one.image.section("acls")) == 2
+        acl_controller.replay(decision.records, number, 1)
+    assert len(acl_controller.image.section("acls")) == 2
 
 
 def test_a_command_of_a_plug_in_may_refuse() -> None:

@@ -99,7 +99,7 @@ class ControllerTrace:
         answer = self.driven.beat(broker, epoch, **wants)
         if answer.error_code:
             return f"{broker} {ErrorCode(answer.error_code).name}"
-        told = [
+        words = [
             word
             for word, is_so in (
                 ("caught up", answer.is_caught_up),
@@ -108,7 +108,7 @@ class ControllerTrace:
             )
             if is_so
         ]
-        return f"{broker} {', '.join(told)}"
+        return f"{broker} {', '.join(words)}"
 
     def do_beat(self, words: list[str]) -> list[str]:
         offsets = [int(word[3:]) for word in words if word.startswith("at=")]

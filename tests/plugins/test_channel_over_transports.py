@@ -54,7 +54,7 @@ def test_a_channel_reaches_a_broker(
             channel = net.call(lambda: made(net, host, int(port)))
             answer = asked(net, lambda: channel.send(MetadataRequest(topics=[]), 10_000))
             assert isinstance(answer, MetadataResponse)
-            assert [one.port for one in answer.brokers] == [int(port)]
+            assert [named_broker.port for named_broker in answer.brokers] == [int(port)]
             copies: list[tuple[bytes, int]] = []
             net.call(lambda: channel.send_raw(MetadataRequest(topics=[]), 10_000).when_done(copied(copies)))
             assert eventually(lambda: len(copies) == 1)
@@ -97,8 +97,8 @@ def test_a_dial_that_takes_too_long_leaves_no_socket(
         assert eventually(lambda: sockets() == before)
         net.call(channel.stop)
     finally:
-        for one in (full, *fillers):
-            one.close()
+        for connection in (full, *fillers):
+            connection.close()
         net.finish()
     assert net.defects == []
 

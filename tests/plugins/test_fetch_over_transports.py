@@ -46,7 +46,7 @@ def test_what_is_left_of_a_fetch_brings_no_piece_of_a_batch(transport: str, stor
                 offset = made.responses[0].partition_responses[0].base_offset
             for left in (1, 16, 17, size - 1, size):
                 answer = ask(fetch(offset, partitions=(0, 1), max_bytes=size + left), 12, FetchResponse)
-                found = [
+                outcomes = [
                     (p.error_code, records_size(p.records or b"")) for p in answer.responses[0].partitions
                 ]
-                assert found == [(0, size), (0, size if left == size else 0)], left
+                assert outcomes == [(0, size), (0, size if left == size else 0)], left

@@ -20,14 +20,14 @@ def test_no_other_module_spells_the_name_of_an_internal_topic() -> None:
         for path in sorted((ROOT / base).rglob("*.py"))
         if path != HOME
     }
-    found = [
+    places = [
         f"{path.relative_to(ROOT)}:{node.lineno}"
         for path, source in sources.items()
         if any(name in source for name in names)
         for node in ast.walk(ast.parse(source))
         if isinstance(node, ast.Constant) and node.value in names
     ]
-    assert not found, found
+    assert not places, places
 
 
 def test_the_metadata_log_is_no_topic_of_a_coordinator() -> None:

@@ -74,7 +74,7 @@ def test_the_old_functions_serve_a_handler_by_its_elements() -> None:
     sizes: list[int] = []
 
     def handle(request: LeaveGroupRequest, _context: RequestContext) -> LeaveGroupResponse:
-        check_keys(one.member_id for one in request.members)
+        check_keys(member.member_id for member in request.members)
         sizes.append(len(request.members))
         return LeaveGroupResponse(error_code=len(sizes))
 

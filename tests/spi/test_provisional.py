@@ -67,8 +67,8 @@ def called(module: ast.AST) -> Iterator[tuple[str, str]]:
 
 
 def mark(function: object) -> str | None:
-    found = MARK.search(" ".join((inspect.getdoc(function) or "").split()))
-    return found and found.group()
+    match = MARK.search(" ".join((inspect.getdoc(function) or "").split()))
+    return match and match.group()
 
 
 @cache
@@ -88,14 +88,14 @@ def calls() -> Counter[tuple[str, str]]:
 @pytest.mark.parametrize("name", HOOKS)
 def test_a_hook_is_marked_exactly_as_long_as_nobody_implements_it(name: str) -> None:
     """Its section of docs/hooks.md carries the same mark."""
-    found = mark(HOOKS[name])
-    assert (found is None) == bool(implementations()[name]), (
-        f"{name}: {implementations()[name]} implementations, mark {found}"
+    own_mark = mark(HOOKS[name])
+    assert (own_mark is None) == bool(implementations()[name]), (
+        f"{name}: {implementations()[name]} implementations, mark {own_mark}"
     )
     page = (ROOT / "docs" / "hooks.md").read_text()
     section = page.partition(f"## `{name}(")[2].partition("\n## ")[0]
     on_page = MARK.search(section)
-    assert (on_page and on_page.group()) == found
+    assert (on_page and on_page.group()) == own_mark
 
 
 @pytest.mark.parametrize("part", PARTS, ids=".".join)
@@ -106,7 +106,7 @@ def test_a_part_of_a_contract_is_marked_exactly_as_long_as_nobody_calls_it(part:
 def test_every_mark_is_counted() -> None:
     """A mark elsewhere in spi could outlive its truth."""
     marks = sum(len(MARK.findall(" ".join(path.read_text().split()))) for path in SPI.rglob("*.py"))
-    assert marks == sum(mark(one) is not None for one in (*HOOKS.values(), *PARTS.values()))
+    assert marks == sum(mark(target) is not None for target in (*HOOKS.values(), *PARTS.values()))
 
 
 def test_users_are_found_in_every_form() -> None:

@@ -53,7 +53,7 @@ def test_a_traceback_is_written_once_and_not_kept() -> None:
     assert lines.lines.pop() == {"exc_info": defect}
     events.say(lines.info, "e", "key", exc_info=other)
     del defect, other
-    assert [one() for one in alive] == [None, None]
+    assert [reference() for reference in alive] == [None, None]
     runtime.advance(INTERVAL_MS)
     assert lines.lines == [{"suppressed": 1}]
 

@@ -253,10 +253,10 @@ def fails() -> Steps[None]:
 
 def test_an_error_is_told() -> None:
     bench = Bench()
-    told: list[Any] = []
-    bench.scheduler.run(Lane.REQUESTS, fails(), lambda result, error: told.append((result, type(error))))
+    outcomes: list[Any] = []
+    bench.scheduler.run(Lane.REQUESTS, fails(), lambda result, error: outcomes.append((result, type(error))))
     bench.turn()
-    assert told == [(None, ValueError)]
+    assert outcomes == [(None, ValueError)]
 
 
 def test_an_error_that_nobody_takes_reaches_the_loop_and_other_work_goes_on() -> None:

@@ -60,7 +60,10 @@ topics = st.lists(st.integers(0, 40), max_size=4).map(
 )
 requests = st.lists(topics | st.none(), max_size=6).map(
     lambda groups: OffsetFetchRequest(
-        groups=[OffsetFetchRequestGroup(group_id=f"g{n}", topics=found) for n, found in enumerate(groups)]
+        groups=[
+            OffsetFetchRequestGroup(group_id=f"g{n}", topics=group_topics)
+            for n, group_topics in enumerate(groups)
+        ]
     )
 )
 
@@ -127,7 +130,8 @@ def test_long_keys_count_by_their_length(length: int) -> None:
     topic = [OffsetFetchRequestTopics(name="t", partition_indexes=[0])]
     texts = [f"{n:02}".ljust(length, "x") for n in range(40)]
     groups = [
-        OffsetFetchRequestGroup(group_id=one, topics=[None, [], topic][n % 3]) for n, one in enumerate(texts)
+        OffsetFetchRequestGroup(group_id=text, topics=[None, [], topic][n % 3])
+        for n, text in enumerate(texts)
     ]
     expected = fetched(OffsetFetchRequest(groups=deepcopy(groups)), LARGE)
     steps = in_parts(fetched, refused, ASKED, ANSWERED, chunk=20, named="group_id")
@@ -187,11 +191,11 @@ def test_equal_elements_come_in_the_same_part(names: list[str], chunk: int) -> N
     """A handler that refuses what is named twice refuses it here too, and answers it once."""
 
     def handle(request: DeleteGroupsRequest, _context: RequestContext) -> DeleteGroupsResponse:
-        asked = request.groups_names
+        group_names = request.groups_names
         return DeleteGroupsResponse(
             results=[
-                DeletableGroupResult(group_id=name, error_code=42 if asked.count(name) > 1 else 0)
-                for name in dict.fromkeys(asked)
+                DeletableGroupResult(group_id=name, error_code=42 if group_names.count(name) > 1 else 0)
+                for name in dict.fromkeys(group_names)
             ]
         )
 
@@ -250,10 +254,10 @@ class Waited:
 
     def serve(self, request: Any, _context: RequestContext) -> Steps[Any]:
         yield None
-        for one in self.awaited:
+        for completion in self.awaited:
             self.reached += 1
-            yield one
-            one.result()
+            yield completion
+            completion.result()
         return request
 
 
@@ -262,9 +266,9 @@ def test_a_small_requests_steps_run_at_once_and_go_on_where_their_completion_com
     waited.awaited[0].complete(0)
     answered = small_at_once(waited.serve)("answer", SMALL)
     assert waited.reached == 2, "what is done is not waited for"
-    for number, one in enumerate(waited.awaited[1:], 2):
+    for number, completion in enumerate(waited.awaited[1:], 2):
         assert not answered.done
-        one.complete(0)
+        completion.complete(0)
         assert waited.reached == min(number + 1, 500)
     assert answered.result() == "answer"
     assert small_at_once(Waited(0).serve)("answer", SMALL) == "answer"

@@ -91,19 +91,19 @@ def test_it_starts_in_a_moment() -> None:
 
 def test_several_run_at_once_and_share_nothing() -> None:
     """As the tests of one process in threads, or pytest-xdist's workers."""
-    found: dict[str, list[bytes | None]] = {}
+    values_by_topic: dict[str, list[bytes | None]] = {}
 
     def one(name: str) -> None:
         with EmbeddedBroker() as broker:
             produce(broker.bootstrap_servers, "news", [name.encode()])
-            found[name] = consume(broker.bootstrap_servers, "news", 1)
+            values_by_topic[name] = consume(broker.bootstrap_servers, "news", 1)
 
     threads = [threading.Thread(target=one, args=(f"t{n}",)) for n in range(3)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert found == {f"t{n}": [f"t{n}".encode()] for n in range(3)}
+    assert values_by_topic == {f"t{n}": [f"t{n}".encode()] for n in range(3)}
 
 
 def test_configuration_is_kafkas() -> None:
@@ -126,8 +126,8 @@ def test_it_restarts_on_a_directory_of_the_callers(tmp_path: Path) -> None:
     for value in (b"one", b"two"):
         with EmbeddedBroker(storage="storage_local", data_dir=str(tmp_path)) as broker:
             produce(broker.bootstrap_servers, "news", [value])
-            found = consume(broker.bootstrap_servers, "news", 1)
-    assert found == [b"two"]  # the group went on where it was
+            values = consume(broker.bootstrap_servers, "news", 1)
+    assert values == [b"two"]  # the group went on where it was
     with EmbeddedBroker(storage="storage_local", data_dir=str(tmp_path)) as broker:
         assert consume(broker.bootstrap_servers, "news", 2, group="other") == [b"one", b"two"]
 

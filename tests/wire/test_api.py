@@ -63,7 +63,7 @@ def test_importing_the_table_imports_no_message() -> None:
         "import sys, blumfeld.wire.api, blumfeld.wire.headers, blumfeld.wire.codec\n"
         "print([m for m in sys.modules if m.startswith('blumfeld.wire.messages.')])"
     )
-    found = subprocess.run(
+    run_result = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=90
     )
-    assert found.stdout.strip() == "[]"
+    assert run_result.stdout.strip() == "[]"

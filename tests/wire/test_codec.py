@@ -147,9 +147,9 @@ def test_large_records_are_parts_of_their_own(version: int) -> None:
     joined = b"".join(b"#" * p.size_bytes if isinstance(p, Region) else p for p in parts)  # type: ignore[misc]
     assert sum(sizes) == len(joined)
     decoded = codec.decode(FetchResponse, joined[len(b"HEADER") :], version)
-    found = [p.records for p in decoded.responses[0].partitions]
+    record_parts = [p.records for p in decoded.responses[0].partitions]
     composed = b"head" + b"#" * 10_000 + bytes(view) + b"tail"
-    assert found == [b"small", view, None, b"#" * 10_000, composed]
+    assert record_parts == [b"small", view, None, b"#" * 10_000, composed]
 
 
 def test_what_is_not_in_memory_has_no_bytes() -> None:

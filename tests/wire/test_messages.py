@@ -131,8 +131,12 @@ def test_damaged_bytes_are_refused_by_one_error_and_both_codecs_agree(damages: i
                 data[at : at + 4] = chance.choice((b"\x7f\xff\xff\xff", b"\xff\xff\xff\xff\x0f", b"\x80" * 6))
             else:
                 data[at:at] = chance.randbytes(chance.randrange(1, 4))
-            found = outcome(codec.decode, cls, bytes(data), version)
-            assert found == outcome(interpreted.decode, cls, bytes(data), version), (cls, version, data.hex())
+            verdict = outcome(codec.decode, cls, bytes(data), version)
+            assert verdict == outcome(interpreted.decode, cls, bytes(data), version), (
+                cls,
+                version,
+                data.hex(),
+            )
 
 
 @pytest.mark.parametrize("bytes_max", first(1, [150, 400]))
@@ -181,10 +185,10 @@ def test_every_struct_of_an_array_takes_a_byte() -> None:
 
 def structs_in_arrays(cls: type[AnyStruct], version: int) -> list[type[AnyStruct]]:
     """The structs that lie in arrays of this class in this version, at any depth."""
-    found: list[type[AnyStruct]] = []
+    structs: list[type[AnyStruct]] = []
     for field in fields_of(cls):
         if field.type.struct is not None and version in field.versions:
             if field.type.array:
-                found.append(field.type.struct)
-            found += structs_in_arrays(field.type.struct, version)
-    return found
+                structs.append(field.type.struct)
+            structs += structs_in_arrays(field.type.struct, version)
+    return structs

@@ -43,10 +43,10 @@ def test_defaults_are_kafkas_and_fresh() -> None:
 
 
 def test_messages_compare_by_value_and_can_be_changed() -> None:
-    one, other = FetchRequest(), FetchRequest()
-    assert one == other
+    first_request, other = FetchRequest(), FetchRequest()
+    assert first_request == other
     other.session_id = 4
-    assert one != other
+    assert first_request != other
 
 
 def test_names_of_the_json_form_come_from_the_fields() -> None:

@@ -41,9 +41,9 @@ class Audit:
 
     def requests(self, seen: Sequence[RequestSeen]) -> None:
         """A line for each."""
-        for one in seen:
-            if self._apis is None or one.api_key in self._apis:
-                self._add(_line(one))
+        for request in seen:
+            if self._apis is None or request.api_key in self._apis:
+                self._add(_line(request))
 
     def event(self, what: str, name: str) -> None:
         """A line for something rare."""

@@ -31,13 +31,13 @@ class TicksDecoder:
     def decode(self, rows: pa.RecordBatch) -> Decoded:
         """A row for each message that is such a line."""
         values = rows.column("value")
-        found = pc.extract_regex(values, LINE)
-        read = pc.is_valid(found)
+        fields = pc.extract_regex(values, LINE)
+        read = pc.is_valid(fields)
         places = pa.array(range(rows.num_rows), pa.int32())
-        row, found = places.filter(read), found.filter(read)
+        row, fields = places.filter(read), fields.filter(read)
         return Decoded(
-            tables={"trades": _trades(row, found)},
-            sequences=_sequences(row, found),
+            tables={"trades": _trades(row, fields)},
+            sequences=_sequences(row, fields),
             rejected=[
                 Rejected(place, "not time|number|symbol|side|price|size")
                 for place in places.filter(pc.and_not(pc.is_valid(values), read)).to_pylist()

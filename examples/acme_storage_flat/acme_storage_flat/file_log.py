@@ -175,8 +175,8 @@ class FlatLog:
 
     def opened(self) -> FlatLog:
         """On the loop: tell the listener what the walk went over."""
-        told, self._told = self._told, []
-        for batch in told:
+        batches, self._told = self._told, []
+        for batch in batches:
             self._listener.recovered(batch)
         return self
 
@@ -363,11 +363,11 @@ class FlatLog:
                 held.release()
             # Looked up anew: meanwhile the log may have been cut, closed, or taken offline.
             answer = again()
-            found = await answer if isinstance(answer, Completion) else answer
+            outcome = await answer if isinstance(answer, Completion) else answer
         except Exception as error:  # whatever it is, the reader is told: nobody else waits for this task
             done.fail(error)
         else:
-            done.complete(found)
+            done.complete(outcome)
 
     def batches(self, offset: int) -> Iterator[RecordBatch]:
         """Written batches from the one that contains ``offset`` on."""
@@ -385,9 +385,9 @@ class FlatLog:
             if not self._file.is_cached(stored.position, stored.size_bytes):
                 again = partial(self.offset_for_time, timestamp_ms)
                 return self._when_warm(stored.position, stored.size_bytes, again)
-            found = self._first(stored, timestamp_ms)
-            if found is not None:
-                return found  # else: its records at that time lie below the log start
+            place = self._first(stored, timestamp_ms)
+            if place is not None:
+                return place  # else: its records at that time lie below the log start
         return None
 
     def _first(self, stored: Stored, timestamp_ms: int) -> TimestampOffset | None:

@@ -133,13 +133,13 @@ class FlatStorage:
     def _find_logs(self) -> None:
         for name in self._files.list_dir(self._path):
             path = f"{self._path}/{name}"
-            found = _LOG.fullmatch(name)
+            match = _LOG.fullmatch(name)
             if name.startswith("deleted."):
                 self._files.remove_tree(path)
-            elif found and self._files.exists(f"{path}/{TOPIC}"):
+            elif match and self._files.exists(f"{path}/{TOPIC}"):
                 topic = self._files.read_bytes(f"{path}/{TOPIC}").decode()
-                self._found[TopicPartition(topic, int(found[2]))] = bytes.fromhex(found[1])
-            elif found:
+                self._found[TopicPartition(topic, int(match[2]))] = bytes.fromhex(match[1])
+            elif match:
                 self._files.remove_tree(path)  # a crash came before it had its name: it holds nothing
         self._topic_ids = dict(self._found)
         if self._was_clean:
@@ -223,7 +223,7 @@ class FlatStorage:
 
     def closed(self, log: FlatLog, *, clean: bool) -> None:
         """The next opening of a clean log needs no recovery, if nothing kills the process first."""
-        for partition in [one for one, held in self._open.items() if held is log]:
+        for partition in [place for place, held in self._open.items() if held is log]:
             self._starts[_name(partition, self._topic_ids[partition])] = log.log_start_offset
             if clean:
                 self._clean_logs.add(partition)
@@ -338,7 +338,7 @@ class FlatStorage:
         for partition, log in self._open.items():
             self._starts[_name(partition, self._topic_ids[partition])] = log.log_start_offset
         starts = (f"start {name} {offset}" for name, offset in self._starts.items())
-        marks = (f"mark {one.topic} {one.partition} {offset}" for one, offset in self._marks.items())
+        marks = (f"mark {place.topic} {place.partition} {offset}" for place, offset in self._marks.items())
         return "\n".join([*starts, *marks, ""]).encode()
 
     def _read_checkpoint(self) -> None:

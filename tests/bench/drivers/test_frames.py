@@ -71,6 +71,6 @@ def test_a_fetch_frame_s_offsets_are_where_it_says() -> None:
     struct.pack_into(">q", data, places[7], 99)
     frame = memoryview(bytes(data))[4:]
     request = decode(FetchRequest, frame, FETCH_VERSION, request_header(frame).body_offset)
-    found = {each.partition: each.fetch_offset for each in request.topics[0].partitions}
-    assert found == {4: 10, 7: 99}
+    offsets = {each.partition: each.fetch_offset for each in request.topics[0].partitions}
+    assert offsets == {4: 10, 7: 99}
     assert (request.session_epoch, request.max_wait_ms) == (-1, 500)

@@ -31,7 +31,7 @@ def test_over_two_rounds_every_variant_stands_at_the_same_place_in_time() -> Non
     places: dict[str, list[int]] = {}
     for turn in turns_of(("a", "b", "c", "d"), 2):
         places.setdefault(turn.variant, []).append(turn.position)
-    assert {sum(found) for found in places.values()} == {7}
+    assert {sum(positions) for positions in places.values()} == {7}
 
 
 @pytest.mark.parametrize("name", sorted(shipped()))

@@ -59,22 +59,24 @@ def test_groups_of_all_protocols_are_formed_broken_and_stable_again(tmp_path: Pa
     for _ in range(TRIES):
         with EmbeddedBroker(config=config_of(SMALL)) as broker:
             result = run(SMALL, broker.port)
-        if not result.failures and all((one.contested, one.faults) == (0, {}) for one in result.samples):
+        if not result.failures and all(
+            (entry.contested, entry.faults) == (0, {}) for entry in result.samples
+        ):
             break
     assert result.failures == ()
-    found = {(one.protocol, one.scenario): one for one in result.samples}
-    assert set(found) == {(protocol, event) for protocol in PROTOCOLS for event in SCENARIOS[:3]}
-    for (protocol, event), one in found.items():
-        assert one.stable_s > 0
-        assert one.converged_s >= one.stable_s
-        assert (one.contested, one.faults) == (0, {})
-        assert one.members == {"kill one": 9, "add one": 10, "one leaves": 9}[event]
-        assert (one.session_s > 0) == (event == "kill one")
-        assert one.members_pause.count == 9
-        paused = one.members_pause.paused
+    samples = {(entry.protocol, entry.scenario): entry for entry in result.samples}
+    assert set(samples) == {(protocol, event) for protocol in PROTOCOLS for event in SCENARIOS[:3]}
+    for (protocol, event), outcome in samples.items():
+        assert outcome.stable_s > 0
+        assert outcome.converged_s >= outcome.stable_s
+        assert (outcome.contested, outcome.faults) == (0, {})
+        assert outcome.members == {"kill one": 9, "add one": 10, "one leaves": 9}[event]
+        assert (outcome.session_s > 0) == (event == "kill one")
+        assert outcome.members_pause.count == 9
+        paused = outcome.members_pause.paused
         assert paused == 9 if protocol == "eager" else paused == 0, (protocol, event)
-        assert one.moved_pause.count >= 2
-    killed = found["KIP-848", "kill one"]
+        assert outcome.moved_pause.count >= 2
+    killed = samples["KIP-848", "kill one"]
     assert killed.moved_pause.most >= killed.session_s, "nobody reads them while the session lasts"
     path = tmp_path / "r.json"
     save_rebalance(result, path)
@@ -91,8 +93,8 @@ def test_a_server_with_other_settings_is_not_measured() -> None:
 def test_assignors_are_known_by_kafkas_names_of_their_classes() -> None:
     wanted = {"group.consumer.assignors": "uniform,range", "offsets.topic.num.partitions": "50"}
     kafka = "org.apache.kafka.coordinator.group.assignor."
-    found = {"group.consumer.assignors": f"{kafka}UniformAssignor,{kafka}RangeAssignor"}
-    assert differences(wanted, found) == ["offsets.topic.num.partitions: not reported, should be 50"]
+    configs = {"group.consumer.assignors": f"{kafka}UniformAssignor,{kafka}RangeAssignor"}
+    assert differences(wanted, configs) == ["offsets.topic.num.partitions: not reported, should be 50"]
 
 
 def test_settings_go_into_manifests_and_start_commands() -> None:
@@ -156,12 +158,14 @@ def synthetic(**other: object) -> RebalanceResult:
 
 
 def test_servers_are_compared_within_a_protocol_and_protocols_within_a_server() -> None:
-    found = {(one.step, one.variant, one.measure.key): one for one in verdicts_of(synthetic())}
-    faster = found["eager", "fast", "stable"]
+    verdicts = {
+        (verdict.step, verdict.variant, verdict.measure.key): verdict for verdict in verdicts_of(synthetic())
+    }
+    faster = verdicts["eager", "fast", "stable"]
     assert faster.different
     assert 0.49 < faster.ratio < 0.52
     assert faster.sentence.startswith("fast's time to stable is 0.5")
-    protocol = found["on slow", "KIP-848", "stable"]
+    protocol = verdicts["on slow", "KIP-848", "stable"]
     assert protocol.different
     assert 0.49 < protocol.ratio < 0.51
     assert ratio_of(synthetic(), "fast", Key(10, "add one", "eager")) == pytest.approx(0.5015)

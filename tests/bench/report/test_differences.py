@@ -24,8 +24,8 @@ def variant(label: str, manifest: str | None = None, *overrides: str, **more: An
 
 
 def test_settings_that_differ_stand_with_each_variants_value() -> None:
-    found = differences([variant("a"), variant("b", MANIFEST, 'config."log.segment.bytes"=2097152')])
-    assert found == [
+    lines = differences([variant("a"), variant("b", MANIFEST, 'config."log.segment.bytes"=2097152')])
+    assert lines == [
         'config."log.segment.bytes" — a: 1073741824 (the default); b: 2097152',
         'config."num.partitions" — a: 1 (the default); b: 3',
         'network.plugin — a: "net_asyncio" (the default); b: "net_uring"',

@@ -46,7 +46,8 @@ def test_the_drivers_limit_is_said_with_its_share() -> None:
 def test_a_rate_that_was_not_reached_is_said() -> None:
     result = synthetic_result(steps=(OPEN,))
     measured = tuple(
-        replace(one, records_per_s=900.0) if one.variant == "uring" else one for one in result.measured
+        replace(round_result, records_per_s=900.0) if round_result.variant == "uring" else round_result
+        for round_result in result.measured
     )
     text = warned(replace(result, measured=measured))
     assert text.startswith("1,000/s: the offered rate was not reached (uring 90.0%): a queue grew")
@@ -92,7 +93,7 @@ def test_what_is_missing_is_said_first() -> None:
 def test_a_busy_machine_and_errors_are_said() -> None:
     result = synthetic_result(steps=(OPEN,), labels=("a",))
     machine = replace(result.machine, load_before=1.5)
-    measured = tuple(replace(one, errors=2, error="no leader") for one in result.measured)
+    measured = tuple(replace(round_result, errors=2, error="no leader") for round_result in result.measured)
     text = warned(replace(result, machine=machine, measured=measured))
     assert "load 1.50 on 2 cores" in text
     assert "1,000/s, a: 10 errors, the first: no leader" in text
@@ -148,8 +149,8 @@ def test_the_line_of_a_run_says_who_ran_where() -> None:
     result = synthetic_result(ceiling=1.0)
     assert "SCHED" not in run_words(result)
     measured = tuple(
-        replace(one, server_placement=fair, driver=replace(one.driver, placement=first))
-        for one in result.measured
+        replace(round_result, server_placement=fair, driver=replace(round_result.driver, placement=first))
+        for round_result in result.measured
     )
     placed = replace(result, measured=measured, driver_first=True)
     assert "driver SCHED_RR on core 1, server SCHED_OTHER on cores 0, 1" in run_words(placed)
@@ -159,7 +160,10 @@ def test_the_line_of_a_run_says_who_ran_where() -> None:
 
 def test_a_driver_that_was_late_itself_is_a_caution() -> None:
     result = synthetic_result(ceiling=1.0)
-    late = tuple(replace(one, driver=replace(one.driver, late_us_p99=1e9)) for one in result.measured)
+    late = tuple(
+        replace(round_result, driver=replace(round_result.driver, late_us_p99=1e9))
+        for round_result in result.measured
+    )
     placed = replace(result, measured=late)
     assert any("sent late" in line for line in cautions(placed, cells_of(placed)))
     assert not any("sent late" in line for line in cautions(result, cells_of(result)))
@@ -190,9 +194,9 @@ def test_each_node_of_a_cluster_has_its_cpu_time_and_memory() -> None:
     assert nodes_words(cell) == ""
     last = cell.rounds[-1]
     assert last.measured.server is not None
-    one = replace(last.measured.server, user_s=1.0, system_s=0.25, rss_bytes=40_000_000)
-    two = replace(one, rss_bytes=1_040_000_000)
-    measured = replace(last.measured, server_nodes=(one, two))
+    first_node = replace(last.measured.server, user_s=1.0, system_s=0.25, rss_bytes=40_000_000)
+    second_node = replace(first_node, rss_bytes=1_040_000_000)
+    measured = replace(last.measured, server_nodes=(first_node, second_node))
     cluster = attrs.evolve(cell, rounds=(*cell.rounds, attrs.evolve(last, measured=measured)))
     assert nodes_words(cluster) == "1.2 s, 40 MB | 1.2 s, 1,040 MB"
     assert brief(nodes_words(cluster)) == nodes_words(cluster)

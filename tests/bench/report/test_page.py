@@ -60,14 +60,14 @@ def test_what_was_looked_for_and_not_found_is_not_hidden() -> None:
     page = page_of(result, steps, findings, [], [[], []])
     summary = page[page.index("What came out") :]
     assert findings.others
-    assert all(html.escape(one.sentence) in summary for one in findings.others)
+    assert all(html.escape(verdict.sentence) in summary for verdict in findings.others)
     assert "<details>" not in summary.partition('id="setting"')[0]
 
 
 def test_a_cell_in_words_holds_the_whole_of_them() -> None:
     result = synthetic_result(rounds=3, steps=(OPEN,))
     long = "acks=1: page cache: gone with the power; acks=all: the same"
-    variants = tuple(msgspec.structs.replace(one, durability=long) for one in result.variants)
+    variants = tuple(msgspec.structs.replace(variant, durability=long) for variant in result.variants)
     result = msgspec.structs.replace(result, variants=variants)
     steps = cells_of(result)
     page = page_of(result, steps, conclude(result, steps), [], [[]])
@@ -143,7 +143,7 @@ def test_ticks_of_ratios_have_room_and_hold_1(low: float, high: float) -> None:
 
 def test_a_result_without_series_calls_or_ceilings_still_makes_a_page(tmp_path: Path) -> None:
     bare = synthetic_result(labels=("alone",), rounds=1, steps=(OPEN,), system_calls=False)
-    measured = tuple(msgspec.structs.replace(one, series=()) for one in bare.measured)
+    measured = tuple(msgspec.structs.replace(round_result, series=()) for round_result in bare.measured)
     written = write_report(msgspec.structs.replace(bare, measured=measured, ceilings=()), tmp_path)
     page = written[0].read_text()
     assert "measured alone" in page
@@ -157,7 +157,11 @@ def test_a_result_without_series_calls_or_ceilings_still_makes_a_page(tmp_path: 
 
 
 def test_a_variant_that_measured_nothing_leaves_the_others_drawn(result: Result) -> None:
-    kept = tuple(one for one in result.measured if one.variant != "uring" and one.step == OPEN.name)
+    kept = tuple(
+        round_result
+        for round_result in result.measured
+        if round_result.variant != "uring" and round_result.step == OPEN.name
+    )
     gone = {"uring": "this kernel forbids it"}
     lacking = msgspec.structs.replace(result, measured=kept, skipped=gone)
     steps = cells_of(lacking)

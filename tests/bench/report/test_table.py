@@ -40,7 +40,7 @@ def test_no_figure_is_lost_on_a_narrow_terminal(width: int) -> None:
 def test_a_ratio_stands_with_its_interval_beside_the_figure() -> None:
     (cells,) = cells_of(synthetic_result(steps=(OPEN,)))
     findings = Conclusion((comparison(0.71, 0.66, 0.78),))
-    row = next(one for one in rows_of(cells, findings) if one.title == "ack p99")
+    row = next(entry for entry in rows_of(cells, findings) if entry.title == "ack p99")
     assert [figure.ratio for figure in row.figures] == ["", "0.71× (0.66–0.78)"]
 
 

@@ -44,8 +44,8 @@ def test_all_nodes_are_up_are_counted_together_and_end_together(tmp_path: Path) 
         assert len(pids) == 2 * NODES  # each has a child
         assert set(pids) == {pid for node in cluster.nodes for pid in node.pids()}
         by_node = cluster.totals_by_node()
-        assert [one.rss_bytes > 4_000_000 for one in by_node] == [True] * NODES
-        assert summed(by_node).rss_bytes == sum(one.rss_bytes for one in by_node)
+        assert [node.rss_bytes > 4_000_000 for node in by_node] == [True] * NODES
+        assert summed(by_node).rss_bytes == sum(node.rss_bytes for node in by_node)
         assert [node.folder.name for node in cluster.nodes] == ["node1", "node2", "node3"]
     finally:
         cluster.stop()

@@ -110,10 +110,10 @@ def test_the_tree_follows_children_into_sessions_of_their_own() -> None:
         deadline = time.monotonic() + 60
         while len(tree(process.pid)) < 2 and time.monotonic() < deadline:
             time.sleep(0.01)
-        found = tree(process.pid)
-        assert len(found) == 2
-        assert process.pid in found
-        assert os.getpid() not in found
+        pids = tree(process.pid)
+        assert len(pids) == 2
+        assert process.pid in pids
+        assert os.getpid() not in pids
     finally:
         for pid in tree(process.pid):
             os.kill(pid, 9)

@@ -50,13 +50,22 @@ def run(
 def test_rounds_go_forward_and_back_on_fresh_data_with_the_same_seed(tmp_path: Path) -> None:
     driver = FakeDriver()
     result, _ = run(driver)
-    assert [one.variant for one in result.measured] == ["a", "b", "b", "a", "a", "b", "b", "a"]
-    assert [one.position for one in result.measured] == list(range(8))
+    assert [round_result.variant for round_result in result.measured] == [
+        "a",
+        "b",
+        "b",
+        "a",
+        "a",
+        "b",
+        "b",
+        "a",
+    ]
+    assert [round_result.position for round_result in result.measured] == list(range(8))
     seeds = [task.seed for task in driver.tasks]
     assert seeds[0::2] == seeds[1::2]  # both variants of a round
     assert len(set(seeds)) == 4
     assert len({task.port for task in driver.tasks}) > 1
-    assert all(one.ready_s > 0 for one in result.measured)
+    assert all(round_result.ready_s > 0 for round_result in result.measured)
     assert result.rounds == 4
     assert driver.closed
     assert not result.interrupted
@@ -97,7 +106,7 @@ def test_a_slower_variant_is_found_from_the_drivers_histograms() -> None:
 def test_a_failed_step_is_recorded_and_the_run_goes_on() -> None:
     driver = FakeDriver(fail=lambda call: DriverError("REFUSED") if call == 1 else None)
     result, heard = run(driver)
-    assert [(one.variant, one.step, one.round, one.error) for one in result.failures] == [
+    assert [(failure.variant, failure.step, failure.round, failure.error) for failure in result.failures] == [
         ("b", "load", 0, "REFUSED")
     ]
     assert len(result.measured) == 7
@@ -111,7 +120,7 @@ def test_ctrl_c_leaves_what_was_measured() -> None:
     driver = FakeDriver(fail=lambda call: KeyboardInterrupt() if call == 3 else None)
     result, heard = run(driver)
     assert result.interrupted
-    assert [one.variant for one in result.measured] == ["a", "b", "b"]
+    assert [round_result.variant for round_result in result.measured] == ["a", "b", "b"]
     assert heard.said[-1] == "ended True"
     assert driver.closed
 
@@ -123,7 +132,7 @@ def test_a_variant_with_too_few_brokers_is_skipped_with_its_reason() -> None:
     specs = (*small("one"), *small("three", brokers=3))
     result, heard = run(FakeDriver(), ONE, specs, workload)
     assert result.skipped == {"one": "3 replicas need as many brokers; the cluster has 1"}
-    assert {one.variant for one in result.measured} == {"three"}
+    assert {round_result.variant for round_result in result.measured} == {"three"}
     assert [variant.label for variant in heard.plans[-1].variants] == ["three"]
 
 
@@ -172,7 +181,9 @@ def test_system_calls_are_counted_after_the_rounds() -> None:
     """The small server's main thread polls; the driver makes no load, so there is little, but it is seen."""
     result, heard = run(FakeDriver(), Options(rounds=1), small("a"))
     assert result.system_calls_missing == ""
-    assert [(one.variant, one.step, one.requests) for one in result.system_calls] == [("a", "load", 2000)]
+    assert [(count.variant, count.step, count.requests) for count in result.system_calls] == [
+        ("a", "load", 2000)
+    ]
     counting = heard.said.index("doing: counting system calls of a")
     assert counting > heard.said.index("measured")
 

@@ -19,15 +19,16 @@ from tests.bench.synthetic import CATCH_UP, CLOSED, OPEN, histogram, synthetic_r
 
 def changed(result: Result, **fields: object) -> Result:
     return msgspec.structs.replace(
-        result, measured=tuple(msgspec.structs.replace(one, **fields) for one in result.measured)
+        result,
+        measured=tuple(msgspec.structs.replace(round_result, **fields) for round_result in result.measured),
     )
 
 
 def test_each_step_has_each_variant_in_the_order_of_the_result() -> None:
     cells = cells_of(synthetic_result(labels=("b", "a"), rounds=2))
-    assert [one.step.name for one in cells] == [OPEN.name, CLOSED.name]
+    assert [step_cells.step.name for step_cells in cells] == [OPEN.name, CLOSED.name]
     assert [cell.variant.label for cell in cells[0].cells] == ["b", "a"]
-    assert [one.measured.round for one in cells[0].cells[1].rounds] == [0, 1]
+    assert [cell_round.measured.round for cell_round in cells[0].cells[1].rounds] == [0, 1]
 
 
 def test_what_is_said_of_a_cell_is_the_median_of_its_rounds() -> None:
@@ -36,8 +37,8 @@ def test_what_is_said_of_a_cell_is_the_median_of_its_rounds() -> None:
     result = synthetic_result(labels=("a",), rounds=3, steps=(OPEN,))
     latencies_ms = (1, 9, 2)
     measured = tuple(
-        msgspec.structs.replace(one, produce_ack=histogram(np.full(100, ms * 1e6)))
-        for one, ms in zip(result.measured, latencies_ms, strict=True)
+        msgspec.structs.replace(round_result, produce_ack=histogram(np.full(100, ms * 1e6)))
+        for round_result, ms in zip(result.measured, latencies_ms, strict=True)
     )
     (cells,) = cells_of(msgspec.structs.replace(result, measured=measured))
     assert cells.cells[0].median(PRODUCE_P99) == pytest.approx(2000, rel=0.01)
@@ -79,7 +80,7 @@ def test_reading_is_not_counted_twice_where_nothing_is_written() -> None:
 def test_a_server_of_somebody_elses_has_no_cost() -> None:
     (cells,) = cells_of(changed(synthetic_result(steps=(OPEN,)), server=None))
     cell = cells.cells[0]
-    assert [cell.median(one) for one in (CPU_PER_REQUEST, CPU_PER_MB, SWITCHES, RSS)] == [None] * 4
+    assert [cell.median(measure) for measure in (CPU_PER_REQUEST, CPU_PER_MB, SWITCHES, RSS)] == [None] * 4
     assert cell.median(PRODUCE_P99)
 
 
@@ -98,12 +99,12 @@ def test_a_result_near_the_drivers_limit_is_the_drivers(ceiling: float, busy: fl
 
 def test_only_a_closed_loop_is_saturated() -> None:
     cells = cells_of(synthetic_result(steps=(OPEN, CLOSED, CATCH_UP)))
-    assert [one.cells[0].saturated for one in cells] == [False, True, False]
+    assert [step_cells.cells[0].saturated for step_cells in cells] == [False, True, False]
 
 
 def test_a_variant_that_could_not_run_has_an_empty_cell() -> None:
     result = synthetic_result(labels=("a", "b"), steps=(OPEN,))
-    kept = tuple(one for one in result.measured if one.variant == "a")
+    kept = tuple(round_result for round_result in result.measured if round_result.variant == "a")
     (cells,) = cells_of(msgspec.structs.replace(result, measured=kept, system_calls=()))
     absent = cells.cells[1]
     assert absent.median(RATE) is None

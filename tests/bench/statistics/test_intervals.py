@@ -45,9 +45,9 @@ def test_the_interval_holds_the_true_ratio_at_least_as_often_as_it_says(rounds: 
     held = 0
     for _ in range(RUNS):
         first, second = _pairs(random, rounds, heavy=kind == "heavy", outliers=0.06 * (kind == "outliers"))
-        found = paired(first, second)
-        assert found is not None
-        low, high = found.interval(0.05)
+        comparison = paired(first, second)
+        assert comparison is not None
+        low, high = comparison.interval(0.05)
         held += low <= TRUE_RATIO <= high
     assert held / RUNS >= 0.95 - 2 * math.sqrt(0.05 * 0.95 / RUNS)
 
@@ -72,12 +72,12 @@ def test_what_is_said_to_be_detectable_is_detected() -> None:
         0.04 * math.sqrt(2 / 8) * 1.08
     )  # the mean's, and what cutting one round off at each end costs
     effect = math.exp((critical(8, LEVEL) + critical(8, 0.4)) * true_error)
-    found = 0
+    detections = 0
     for _ in range(1000):
         seen = paired(*_flat(random, 8, effect))
         assert seen is not None
-        found += seen.p_value <= LEVEL
-    assert 0.75 < found / 1000 < 0.95
+        detections += seen.p_value <= LEVEL
+    assert 0.75 < detections / 1000 < 0.95
 
 
 def _flat(random: np.random.Generator, rounds: int, effect: float) -> tuple[list[float], list[float]]:
@@ -88,18 +88,18 @@ def _flat(random: np.random.Generator, rounds: int, effect: float) -> tuple[list
 def test_one_wild_round_of_eight_does_not_decide() -> None:
     first = [100.0, 101.0, 99.0, 100.5, 99.5, 100.2, 99.8, 100.0]
     second = [110.0, 111.5, 109.0, 110.0, 109.9, 110.1, 400.0, 110.3]
-    found = paired(first, second)
-    assert found is not None
-    assert found.ratio == pytest.approx(1.1, abs=0.01)
-    low, high = found.interval(0.05)
+    comparison = paired(first, second)
+    assert comparison is not None
+    assert comparison.ratio == pytest.approx(1.1, abs=0.01)
+    low, high = comparison.interval(0.05)
     assert 1.05 < low < 1.1 < high < 1.15
 
 
 def test_values_that_agree_to_the_last_digit_are_not_taken_for_certainty() -> None:
     """A histogram keeps three digits, so that no interval is narrower."""
-    found = paired([100.0] * 6, [100.0] * 6)
-    assert found is not None
-    low, high = found.interval()
+    comparison = paired([100.0] * 6, [100.0] * 6)
+    assert comparison is not None
+    low, high = comparison.interval()
     assert low < 1 < high
 
 
@@ -109,12 +109,12 @@ def test_two_rounds_say_nothing() -> None:
 
 def test_holm_gives_the_level_of_what_was_found_to_the_rest() -> None:
     """Weights 0.8 and 0.2: the second alone would be tried at 0.01; after the first was found, at the whole 0.05."""
-    for p_values, found, levels in (
+    for p_values, decisions, levels in (
         ([0.001, 0.03], [True, True], [0.04, 0.05]),
         ([0.2, 0.03], [False, False], [0.04, 0.01]),
     ):
         decided = holm(p_values, [0.8, 0.2], 0.05)
-        assert [one for one, _ in decided] == found
+        assert [decision for decision, _ in decided] == decisions
         assert [level for _, level in decided] == pytest.approx(levels)
     assert holm([], []) == []
 
@@ -127,5 +127,5 @@ def test_holm_errs_in_no_more_runs_than_it_says(together: float) -> None:
     wrong = 0
     for values in noise.tolist():
         p_values = [math.erfc(abs(value) / math.sqrt(2)) for value in values]
-        wrong += any(found for found, _ in holm(p_values, [0.27] * 3 + [0.03] * 7, 0.05))
+        wrong += any(decision for decision, _ in holm(p_values, [0.27] * 3 + [0.03] * 7, 0.05))
     assert wrong / (2 * RUNS) <= 0.05 + 2 * math.sqrt(0.05 * 0.95 / (2 * RUNS))

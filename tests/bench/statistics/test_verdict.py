@@ -52,7 +52,7 @@ def simulated(
     random = np.random.default_rng(seed)
     turns = turns_of(LABELS, rounds)
     together = random.normal(0, noise.between_rounds, rounds)
-    found: dict[str, list[Round]] = {label: [] for label in LABELS}
+    rounds_by_label: dict[str, list[Round]] = {label: [] for label in LABELS}
     for turn in turns:
         slow = together[turn.round] + noise.drift * turn.position / len(turns)
         if random.random() < noise.outliers:
@@ -60,10 +60,10 @@ def simulated(
         if turn.variant == LABELS[1]:
             slow += math.log(effect)
         scatter = _scatter(random, noise, 8)
-        found[turn.variant].append(_round(turn.variant, turn.round, turn.position, slow, scatter))
+        rounds_by_label[turn.variant].append(_round(turn.variant, turn.round, turn.position, slow, scatter))
     result = synthetic_result(rounds=0, labels=LABELS, steps=(OPEN,))
     variants = {variant.label: variant for variant in result.variants}
-    cells = tuple(Cell(variants[label], OPEN, tuple(found[label]), None, None) for label in LABELS)
+    cells = tuple(Cell(variants[label], OPEN, tuple(rounds_by_label[label]), None, None) for label in LABELS)
     return result, (StepCells(OPEN, cells),)
 
 
@@ -126,37 +126,37 @@ def test_equal_variants_come_out_as_no_difference(rounds: int, noise: Noise) -> 
 def test_a_planted_tenth_is_found(rounds: int, noise_share: float) -> None:
     """A headline figure that is 10 % worse, in at least 80 of 100 runs, at this noise from round to round."""
     noise = attrs.evolve(CALM, round_to_round=noise_share)
-    found = 0
+    detections = 0
     for seed in range(RUNS):
         cpu = conclude(*simulated(seed, rounds, noise, 1.1)).of(OPEN.name, LABELS[1], CPU_PER_REQUEST.key)
         assert cpu is not None
-        found += cpu.different and cpu.ratio > 1
-    assert found >= 80
+        detections += cpu.different and cpu.ratio > 1
+    assert detections >= 80
 
 
 @pytest.mark.parametrize(("rounds", "noise_share"), [(6, 0.01), (10, 0.015)])
 def test_a_planted_tenth_is_found_in_the_tail(rounds: int, noise_share: float) -> None:
     """p99 scatters three times as much: it needs calmer rounds, or more of them."""
     noise = attrs.evolve(CALM, round_to_round=noise_share)
-    found = 0
+    detections = 0
     for seed in range(RUNS):
         p99 = conclude(*simulated(seed, rounds, noise, 1.1)).of(OPEN.name, LABELS[1], PRODUCE_P99.key)
         assert p99 is not None
-        found += p99.different
-    assert found >= 80
+        detections += p99.different
+    assert detections >= 80
 
 
 def test_intervals_hold_the_truth_and_agree_with_the_verdict() -> None:
     """An interval holds 1 where no difference was found, or the ratio is negligible; 95 % hold the truth."""
     held = total = 0
     for seed in range(RUNS):
-        for one in conclude(*simulated(seed, 8, CALM, 1.1)).comparisons:
-            if one.measure.title in ("records/s", "received MB/s"):
+        for comparison in conclude(*simulated(seed, 8, CALM, 1.1)).comparisons:
+            if comparison.measure.title in ("records/s", "received MB/s"):
                 continue
             total += 1
-            held += one.low <= 1.1 <= one.high
-            excludes_one = one.low > 1 or one.high < 1
-            assert one.different == (excludes_one and abs(one.ratio - 1) >= NEGLIGIBLE)
+            held += comparison.low <= 1.1 <= comparison.high
+            excludes_one = comparison.low > 1 or comparison.high < 1
+            assert comparison.different == (excludes_one and abs(comparison.ratio - 1) >= NEGLIGIBLE)
     assert held / total >= 0.95
 
 
@@ -197,7 +197,7 @@ def test_histograms_of_a_result_come_through() -> None:
 def test_two_rounds_are_too_few() -> None:
     conclusion = conclude(synthetic_result(rounds=2, effect=0.7))
     assert not conclusion.differences
-    assert all("too few rounds" in one.sentence for one in conclusion.comparisons)
+    assert all("too few rounds" in comparison.sentence for comparison in conclusion.comparisons)
     assert conclusion.of(OPEN.name, "uring", PRODUCE_P99.key) is None
 
 
@@ -208,10 +208,10 @@ def test_the_rate_sustained_is_the_highest_that_was_reached_below_the_bound() ->
     """epoll falls short of 2,000/s, uring reaches it; a closed loop offers nothing."""
     result = synthetic_result(steps=(OPEN, FASTER, CLOSED), rounds=3)
     measured = tuple(
-        msgspec.structs.replace(one, records_per_s=1950.0)
-        if (one.step, one.variant) == (FASTER.name, "epoll")
-        else one
-        for one in result.measured
+        msgspec.structs.replace(round_result, records_per_s=1950.0)
+        if (round_result.step, round_result.variant) == (FASTER.name, "epoll")
+        else round_result
+        for round_result in result.measured
     )
     assert conclude(msgspec.structs.replace(result, measured=measured)).sustained == (
         "epoll sustains 1,000 records/s with an ack p99 below 10 ms.",

@@ -47,11 +47,11 @@ def test_a_late_heartbeat_counts_from_when_it_was_due_and_delays_no_other() -> N
 
 
 def test_members_that_joined_together_beat_at_moments_of_their_own() -> None:
-    one = member(every_ms=0)
-    one.begin(0)
-    one.answered(answered(), 5 * MS)
-    first_ns = one.wake_ns
+    first_member = member(every_ms=0)
+    first_member.begin(0)
+    first_member.answered(answered(), 5 * MS)
+    first_ns = first_member.wake_ns
     assert 5 * MS < first_ns < 5005 * MS
-    one.due(first_ns)
-    one.answered(answered(), first_ns + MS)
-    assert one.wake_ns == first_ns + 5000 * MS
+    first_member.due(first_ns)
+    first_member.answered(answered(), first_ns + MS)
+    assert first_member.wake_ns == first_ns + 5000 * MS

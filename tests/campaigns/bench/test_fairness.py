@@ -36,7 +36,7 @@ SAMPLE = Sample(
 
 
 def test_the_tools_last_line_is_the_one_without_its_warm_up() -> None:
-    assert [found[1:] for found in TOOL_LINE.findall(PRINTED)] == [("1", "14"), ("0", "3")]
+    assert [line[1:] for line in TOOL_LINE.findall(PRINTED)] == [("1", "14"), ("0", "3")]
 
 
 def test_a_setting_is_compared_with_our_own_figure_in_it() -> None:

@@ -87,9 +87,9 @@ def test_sigterm_stops_the_nodes_and_removes_their_data(tmp_path: Path) -> None:
 
 def _with_word(word: str) -> list[str]:
     """Return the command lines of all processes that name it."""
-    found = []
+    command_lines = []
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():
             with contextlib.suppress(OSError):  # a process may end while we look
-                found.append((entry / "cmdline").read_text())
-    return [line for line in found if word in line]
+                command_lines.append((entry / "cmdline").read_text())
+    return [line for line in command_lines if word in line]

@@ -34,13 +34,13 @@ def test_the_longest_silence_of_the_window_counts_and_its_end(acks: list[float],
 def test_no_stretch_of_the_window_is_silent_for_longer(acks: list[int], begin: int, lasts: int) -> None:
     """It is the widest step between neighbours: the acknowledgements, the last one before them, the first behind."""
     end = begin + lasts
-    found = gap_of(acks, begin, end)
+    gap = gap_of(acks, begin, end)
     before = max((at for at in acks if at < begin), default=begin)
     behind = min((at for at in acks if at >= end), default=end)
     edges = [before, *(at for at in acks if begin <= at < end), behind]
-    assert found.longest_s == max(b - a for a, b in itertools.pairwise(edges))
-    assert 0 <= found.recovered_s <= behind - begin
-    assert found.recovered or found.recovered_s == lasts
+    assert gap.longest_s == max(b - a for a, b in itertools.pairwise(edges))
+    assert 0 <= gap.recovered_s <= behind - begin
+    assert gap.recovered or gap.recovered_s == lasts
 
 
 def test_only_the_neighbours_of_the_window_count_outside_of_it() -> None:

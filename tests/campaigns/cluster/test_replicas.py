@@ -47,8 +47,8 @@ def test_replicas_with_the_same_batches_are_equal(tmp_path: Path) -> None:
 def test_a_batch_that_differs_is_told(tmp_path: Path, other: list[tuple[int, bytes]], said: str) -> None:
     log(tmp_path / "one", "t-0", [A, B, C])
     log(tmp_path / "two", "t-0", other)
-    (found,) = differences([tmp_path / "one", tmp_path / "two"])
-    assert re.match(said, found)
+    (difference,) = differences([tmp_path / "one", tmp_path / "two"])
+    assert re.match(said, difference)
 
 
 def test_the_metadata_log_of_one_node_may_be_longer(tmp_path: Path) -> None:

@@ -84,12 +84,14 @@ def test_a_distribution_holds_every_fault_of_its_class_and_one_without_an_end_co
     kills = [fault(each / 100, named_s=(each / 1000, each / 100)) for each in range(1, 100)]
     never = fault(3.0, recovered=False, name="kill-controller", named_s=(0.1, None))
     rows = printed(distribution_table([report(*kills, never)])).splitlines()
-    found = {cells[2:] for row in rows if len(cells := tuple(map(str.strip, row.split("│")[1:-1]))) > 2}
+    distributions = {
+        cells[2:] for row in rows if len(cells := tuple(map(str.strip, row.split("│")[1:-1]))) > 2
+    }
     everywhere, gap = "new leaders in every broker's metadata", "the client's longest gap"
-    assert (everywhere, "99", "0.50", "0.90", "0.99", "0.99", "20%", "61%", "100%") in found
+    assert (everywhere, "99", "0.50", "0.90", "0.99", "0.99", "20%", "61%", "100%") in distributions
     for title in (everywhere, gap):
-        assert (title, "100", "0.50", "0.90", "0.99", "inf", "20%", "60%", "99%") in found
-    assert len(found) == 6
+        assert (title, "100", "0.50", "0.90", "0.99", "inf", "20%", "60%", "99%") in distributions
+    assert len(distributions) == 6
 
 
 def test_a_result_file_reads_back(tmp_path: Path) -> None:

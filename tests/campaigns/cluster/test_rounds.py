@@ -100,8 +100,8 @@ def run(diary: Diary, fault: str, folder: Path, roles: Sequence[Roles] = THREE) 
     """Run one fault; the diary begins with it."""
     contender = this_build()
     cluster = Cluster(contender.commands, node_places([LOOPBACK] * len(roles), 0, roles), folder)
-    one = Run(contender, cluster, QUICK, Wires(), lambda _: None, lambda *_: diary)
-    return one.run(plan_of([fault], 1))
+    cluster_run = Run(contender, cluster, QUICK, Wires(), lambda _: None, lambda *_: diary)
+    return cluster_run.run(plan_of([fault], 1))
 
 
 def test_two_nodes_stop_at_once_and_start_when_both_have_ended(diary: Diary, tmp_path: Path) -> None:

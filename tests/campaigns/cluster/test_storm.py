@@ -16,10 +16,10 @@ def test_a_seed_gives_the_same_storm_again_and_another_seed_another_one() -> Non
 
 
 def test_blows_on_one_faculty_of_a_node_never_overlap() -> None:
-    found = list(islice(waves(1, tuple(FACULTIES), NODES), 300))
-    assert not any(one.collides(other) for wave in found for one, other in combinations(wave.blows, 2))
-    assert {blow.action for wave in found for blow in wave.blows} == set(FACULTIES) == set(ACTIONS)
-    assert {len(wave.nodes) for wave in found} == {1, 2, 3}
+    all_waves = list(islice(waves(1, tuple(FACULTIES), NODES), 300))
+    assert not any(blow.collides(other) for wave in all_waves for blow, other in combinations(wave.blows, 2))
+    assert {blow.action for wave in all_waves for blow in wave.blows} == set(FACULTIES) == set(ACTIONS)
+    assert {len(wave.nodes) for wave in all_waves} == {1, 2, 3}
 
 
 def test_blows_collide_on_the_same_faculty_node_and_time_only() -> None:
@@ -39,5 +39,5 @@ def test_a_wave_is_taken_step_by_step_in_times_order() -> None:
 
 
 def test_two_nodes_are_parted_and_no_fewer() -> None:
-    found = islice(waves(2, ("part",), NODES), 50)
-    assert {len(blow.nodes) for wave in found for blow in wave.blows} == {2}
+    all_waves = islice(waves(2, ("part",), NODES), 50)
+    assert {len(blow.nodes) for wave in all_waves for blow in wave.blows} == {2}

@@ -110,7 +110,7 @@ def transcript(*parts: bytes) -> Transcript:
 
 def test_a_marker_ends_what_its_producer_wrote() -> None:
     """Two producers at once; a second marker ends nothing; one transaction stays open."""
-    found = transcript(
+    outcome = transcript(
         batch(0, 7),
         batch(2, 8),
         marker(4, 7, commit=True),
@@ -119,10 +119,10 @@ def test_a_marker_ends_what_its_producer_wrote() -> None:
         batch(7, 7, epoch=1),
         batch(9, 9, transactional=False),
     )
-    assert (found.committed, found.aborted) == ([0, 1], [2, 3])
-    assert (found.commits, found.aborts, found.idle_markers, found.plain) == (1, 1, 1, 2)
-    assert found.open == {(7, 1): [7, 8]}
-    assert found.producers == {(7, 0), (8, 0), (7, 1)}
+    assert (outcome.committed, outcome.aborted) == ([0, 1], [2, 3])
+    assert (outcome.commits, outcome.aborts, outcome.idle_markers, outcome.plain) == (1, 1, 1, 2)
+    assert outcome.open == {(7, 1): [7, 8]}
+    assert outcome.producers == {(7, 0), (8, 0), (7, 1)}
 
 
 ENDED = transcript(batch(0, 7), marker(2, 7, commit=True), batch(3, 7), marker(5, 7, commit=False))

@@ -125,9 +125,9 @@ def zombie(**changes: object) -> Zombie:
 def test_a_zombie_that_sends_something_must_be_fenced(
     changes: dict[str, object], complaint: str | None
 ) -> None:
-    found = zombie(**changes).complaints
-    assert len(found) == (complaint is not None)
-    assert complaint is None or complaint in found[0]
+    complaints = zombie(**changes).complaints
+    assert len(complaints) == (complaint is not None)
+    assert complaint is None or complaint in complaints[0]
 
 
 def test_a_zombie_is_what_it_told_since_its_pause() -> None:
@@ -137,10 +137,21 @@ def test_a_zombie_is_what_it_told_since_its_pause() -> None:
     before = story.copy()
     for line in ("committed 5", "holds 2", "began 4", "aborted 0:1", "began 4", "retried y", "fenced E: e"):
         story.take(line)
-    found = zombie_of("z", before, story, 1.5)
-    assert (found.held, found.was_open, found.begun, found.committed, found.aborted) == (3, True, 2, 1, 2)
-    assert (found.held_at_end, found.last_word, found.error, found.seconds) == (2, "fenced", "E: e", 1.5)
-    assert str(found) == (
+    zombie_report = zombie_of("z", before, story, 1.5)
+    assert (
+        zombie_report.held,
+        zombie_report.was_open,
+        zombie_report.begun,
+        zombie_report.committed,
+        zombie_report.aborted,
+    ) == (3, True, 2, 1, 2)
+    assert (
+        zombie_report.held_at_end,
+        zombie_report.last_word,
+        zombie_report.error,
+        zombie_report.seconds,
+    ) == (2, "fenced", "E: e", 1.5)
+    assert str(zombie_report) == (
         "paused with 3 partitions and one transaction open; after SIGCONT it began 2, committed 1, aborted 2, had 2"
         " partitions; after 1.5 s: fenced E: e"
     )
@@ -235,5 +246,9 @@ def test_librdkafka_copies_exactly_while_broker_and_client_die(tmp_path: Path) -
     assert run.kills == {"kill-broker": 1, "kill-client": 1, "zombie": 1}
     assert (run.account.records, run.fenced, run.find_hanging) == (4_000, 1, "not run")
     assert run.uncommitted > 0
-    (found,) = run.zombies
-    assert (found.last_word, found.held > 0, found.was_open or found.begun > 0) == ("fenced", True, True)
+    (zombie_report,) = run.zombies
+    assert (
+        zombie_report.last_word,
+        zombie_report.held > 0,
+        zombie_report.was_open or zombie_report.begun > 0,
+    ) == ("fenced", True, True)

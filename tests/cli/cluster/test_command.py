@@ -37,8 +37,8 @@ class Cluster:
 
     def node(self) -> dict[str, Any]:
         """The first node, as `status --json` says."""
-        found: dict[str, Any] = json.loads(self("status", "--json"))["nodes"][0]
-        return found
+        first_node: dict[str, Any] = json.loads(self("status", "--json"))["nodes"][0]
+        return first_node
 
 
 @pytest.fixture
@@ -133,11 +133,11 @@ def test_a_dead_node_is_not_asked(cluster: Cluster) -> None:
     cluster("kill", "1")
     host, _, port = address.rpartition(":")
     with socket.create_server((host, int(port))) as other:
-        found = json.loads(cluster("status", "--json"))
+        status = json.loads(cluster("status", "--json"))
         other.setblocking(False)
         with pytest.raises(BlockingIOError):
             other.accept()
-    assert (found["cluster_id"], found["nodes"][0]["answers"]) == (None, False)
+    assert (status["cluster_id"], status["nodes"][0]["answers"]) == (None, False)
 
 
 def test_cuts_are_written_down_one_by_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -172,15 +172,15 @@ def test_what_is_left_of_a_quorum_says_what_it_knows(cluster: Cluster) -> None:
     """Real processes: no leader answers DescribeQuorum any more, and everything else is answered."""
     cluster("up", "3", "--listen", f"127.0.0.1:{free_port(adjacent=22)}")
     quorum = json.loads(cluster("status", "--json"))["quorum"]
-    assert [one["is_voter"] for one in quorum["replicas"]] == [True, True, True]
-    left = next(one for one in (1, 2, 3) if one != quorum["leader"])
+    assert [replica["is_voter"] for replica in quorum["replicas"]] == [True, True, True]
+    left = next(node_id for node_id in (1, 2, 3) if node_id != quorum["leader"])
     for dead in {1, 2, 3} - {left}:
         cluster("kill", str(dead))
-    found = json.loads(cluster("status", "--json"))
-    assert found["quorum"] is None
-    assert [one["answers"] for one in found["nodes"]] == [one == left for one in (1, 2, 3)]
-    assert found["nodes"][left - 1]["place"]["epoch"] >= quorum["epoch"]
-    assert found["topics"] == 0
+    status = json.loads(cluster("status", "--json"))
+    assert status["quorum"] is None
+    assert [node["answers"] for node in status["nodes"]] == [node_id == left for node_id in (1, 2, 3)]
+    assert status["nodes"][left - 1]["place"]["epoch"] >= quorum["epoch"]
+    assert status["topics"] == 0
 
 
 @pytest.mark.parametrize(

@@ -34,31 +34,34 @@ from tests.cli.cluster.test_questions import FakeConnection
 def metadata(*brokers: int, replicas: tuple[int, ...] = ()) -> MetadataResponse:
     partition = MetadataResponsePartition(replica_nodes=list(replicas))
     return MetadataResponse(
-        brokers=[MetadataResponseBroker(node_id=one, host="h", port=one) for one in brokers],
+        brokers=[MetadataResponseBroker(node_id=node_id, host="h", port=node_id) for node_id in brokers],
         topics=[MetadataResponseTopic(name="t", partitions=[partition])],
     )
 
 
 def quorum(*voters: int, told: tuple[int, ...] = ()) -> DescribeQuorumResponse:
     partition = ResponsePartitionData(
-        leader_id=1, current_voters=[ReplicaState(replica_id=one) for one in voters]
+        leader_id=1, current_voters=[ReplicaState(replica_id=voter_id) for voter_id in voters]
     )
-    nodes = [Node(node_id=one, listeners=[Listener(name="C", host="c", port=100 + one)]) for one in told]
+    nodes = [
+        Node(node_id=node_id, listeners=[Listener(name="C", host="c", port=100 + node_id)])
+        for node_id in told
+    ]
     return DescribeQuorumResponse(topics=[ResponseTopicData(partitions=[partition])], nodes=nodes)
 
 
 def told(nodes: list[NodeState]) -> list[tuple[int, tuple[str, ...], str, int, tuple[str, int] | None]]:
-    return [(one.id, one.roles, one.host, one.port, one.controller) for one in nodes]
+    return [(node.id, node.roles, node.host, node.port, node.controller) for node in nodes]
 
 
 def test_brokers_and_voters_are_the_nodes() -> None:
-    found = nodes_of(metadata(1, 2), quorum(1, 7, told=(1, 7)))
-    assert told(found) == [
+    nodes = nodes_of(metadata(1, 2), quorum(1, 7, told=(1, 7)))
+    assert told(nodes) == [
         (1, ("broker", "controller"), "h", 1, ("c", 101)),
         (2, ("broker",), "h", 2, None),
         (7, ("controller",), "c", 107, ("c", 107)),
     ]
-    assert {state_of(one) for one in found} == {UNKNOWN}
+    assert {state_of(node) for node in nodes} == {UNKNOWN}
 
 
 def test_a_broker_that_is_away_is_known_by_its_replicas_and_has_no_address() -> None:
@@ -87,7 +90,7 @@ def test_the_first_broker_that_answers_is_believed(monkeypatch: pytest.MonkeyPat
 
     monkeypatch.setattr(questions, "opened", opened)
     state = asyncio.run(discovered([("h", 1), ("h", 2)]))
-    assert [one.id for one in state.nodes] == [1, 2]
+    assert [node.id for node in state.nodes] == [1, 2]
     with pytest.raises(ClusterError, match=r"no broker answered at h:1 within 2 s. Name the broker listener"):
         asyncio.run(discovered([("h", 1)]))
 

@@ -69,18 +69,18 @@ def test_a_full_disk_costs_no_leader_and_no_restart(
     confluent: Any = pytest.importorskip("confluent_kafka.admin")
 
     def partitions() -> dict[int, Any]:
-        found: dict[int, Any] = admin.list_topics(TOPIC, timeout=10).topics[TOPIC].partitions
-        return found
+        by_number: dict[int, Any] = admin.list_topics(TOPIC, timeout=10).topics[TOPIC].partitions
+        return by_number
 
     def within(seconds: float, condition: Callable[[dict[int, Any]], bool]) -> float:
         began = time.monotonic()
-        while not condition(found := partitions()):
-            assert time.monotonic() < began + seconds, {n: (p.leader, p.isrs) for n, p in found.items()}
+        while not condition(by_number := partitions()):
+            assert time.monotonic() < began + seconds, {n: (p.leader, p.isrs) for n, p in by_number.items()}
             time.sleep(0.1)
         return time.monotonic() - began
 
     settings = ['config."default.replication.factor"=3', 'config."min.insync.replicas"=2']
-    flags = [part for one in settings for part in ("--set", one)]
+    flags = [part for setting in settings for part in ("--set", setting)]
     address = f"127.0.0.1:{free_port(adjacent=30)}"
     status = run_app(["cluster", "up", "3", "--dir", str(tmp_path), "--listen", address, *flags])
     said = capsys.readouterr()
@@ -90,18 +90,23 @@ def test_a_full_disk_costs_no_leader_and_no_restart(
     load = Load(servers, PARTITIONS, RECORDS_PER_S)
     load.make_topic(3, {})
     load.start()
-    within(BACK_S, lambda found: all(len(one.isrs) == 3 for one in found.values()))
-    assert FULL in {one.leader for one in partitions().values()}
+    within(BACK_S, lambda by_number: all(len(partition.isrs) == 3 for partition in by_number.values()))
+    assert FULL in {partition.leader for partition in partitions().values()}
     began, filler = time.monotonic(), small / "filler"
     fill(filler)
-    within(AWAY_S, lambda found: all(FULL not in (one.leader, *one.isrs) for one in found.values()))
+    within(
+        AWAY_S,
+        lambda by_number: all(
+            FULL not in (partition.leader, *partition.isrs) for partition in by_number.values()
+        ),
+    )
     while time.monotonic() < began + FULL_S:
         fill(filler)
-        assert all(one.leader not in (-1, FULL) for one in partitions().values())
+        assert all(partition.leader not in (-1, FULL) for partition in partitions().values())
         time.sleep(0.5)
     freed = time.monotonic()
     filler.unlink()
-    within(BACK_S, lambda found: all(len(one.isrs) == 3 for one in found.values()))
+    within(BACK_S, lambda by_number: all(len(partition.isrs) == 3 for partition in by_number.values()))
     assert load.await_acks(freed, BACK_S)
     load.finish()
     assert (dict(load.given_up), load.account().lost, load.wrong) == ({}, 0, [])

@@ -26,7 +26,7 @@ def test_every_listener_and_voter_moves_to_the_nodes_address() -> None:
     assert [section.bind for section in listener_sections(made[1])] == ["10.202.1.2:9102", "10.202.1.2:9103"]
     assert made[1].metrics.bind == "10.202.1.2:9110"
     voters = "1@10.202.1.1:9093,2@10.202.1.2:9103,3@10.202.1.3:9113"
-    assert {one.config["controller.quorum.voters"] for one in made} == {voters}
+    assert {node_manifest.config["controller.quorum.voters"] for node_manifest in made} == {voters}
     assert [section.bind for section in listener_sections(made[3])] == ["10.202.1.4:9122"]
 
 
@@ -38,18 +38,20 @@ def test_brokers_of_another_quorum_are_not_isolated() -> None:
 
 
 def test_nodes_on_one_network_are_not_cut() -> None:
-    one, two = (NodeState(id=n, roles=(), host="h", port=1, manifest="", log="") for n in (1, 2))
+    first_node, second_node = (
+        NodeState(id=n, roles=(), host="h", port=1, manifest="", log="") for n in (1, 2)
+    )
     with pytest.raises(ClusterError, match=r"share one network.*up N --isolated"):
-        namespaces.cut(one, two)
+        namespaces.cut(first_node, second_node)
 
 
 def test_a_node_whose_namespace_is_gone_is_healed() -> None:
     """A reboot takes namespaces and cuts away, and leaves the cluster's file."""
-    one, two = (
+    first_node, second_node = (
         NodeState(id=n, roles=(), host="10.1.2.3", port=1, manifest="", log="", namespace=f"bf-never-{n}")
         for n in (1, 2)
     )
-    namespaces.heal(one, two)
+    namespaces.heal(first_node, second_node)
 
 
 @pytest.fixture
@@ -102,21 +104,21 @@ def run_in(node: NodeState, code: str, *arguments: str) -> list[str]:
 
 @pytest.mark.skipif(not CAN, reason="needs root and iproute2")
 def test_a_cut_drops_packets_in_one_direction_until_it_is_healed(isolated: ClusterState) -> None:
-    one, two = isolated.nodes
-    hears = subprocess.Popen(run_in(two, HEAR), stdout=subprocess.PIPE, text=True)
-    back = subprocess.Popen(run_in(one, HEAR), stdout=subprocess.PIPE, text=True)
+    first_node, second_node = isolated.nodes
+    hears = subprocess.Popen(run_in(second_node, HEAR), stdout=subprocess.PIPE, text=True)
+    back = subprocess.Popen(run_in(first_node, HEAR), stdout=subprocess.PIPE, text=True)
     try:
         assert hears.stdout is not None
         assert back.stdout is not None
         assert hears.stdout.readline() == back.stdout.readline() == "hears\n"
-        say(one, two, "before")
-        namespaces.cut(one, two)
-        namespaces.cut(one, two)  # a second time is no mistake
-        say(one, two, "lost")
-        say(two, one, "back")
-        say(None, two, "from outside")
-        namespaces.heal(one, two)
-        say(one, two, "after")
+        say(first_node, second_node, "before")
+        namespaces.cut(first_node, second_node)
+        namespaces.cut(first_node, second_node)  # a second time is no mistake
+        say(first_node, second_node, "lost")
+        say(second_node, first_node, "back")
+        say(None, second_node, "from outside")
+        namespaces.heal(first_node, second_node)
+        say(first_node, second_node, "after")
         assert [hears.stdout.readline().strip() for _ in range(3)] == ["before", "from outside", "after"]
         assert back.stdout.readline().strip() == "back"
     finally:
@@ -169,13 +171,13 @@ with socket.create_connection((sys.argv[2], int(sys.argv[1])), timeout=30) as op
 def test_a_cut_is_silent(isolated: ClusterState, backwards: bool) -> None:
     """A connection attempt times out, and an open connection stays open: as with a cable that is cut. A node that is
     dead refuses and resets, so the cluster reacts otherwise."""
-    one, two = isolated.nodes
-    cut = (two, one) if backwards else (one, two)
-    serves = subprocess.Popen(run_in(two, SERVE), stdout=subprocess.PIPE, text=True)
+    first_node, second_node = isolated.nodes
+    cut = (second_node, first_node) if backwards else (first_node, second_node)
+    serves = subprocess.Popen(run_in(second_node, SERVE), stdout=subprocess.PIPE, text=True)
     assert serves.stdout is not None
     assert serves.stdout.readline() == "serves\n"
     calls = subprocess.Popen(
-        run_in(one, CALL, two.host), stdout=subprocess.PIPE, stdin=subprocess.PIPE, text=True
+        run_in(first_node, CALL, second_node.host), stdout=subprocess.PIPE, stdin=subprocess.PIPE, text=True
     )
     try:
         assert calls.stdout is not None
@@ -197,20 +199,20 @@ def test_a_cut_is_silent(isolated: ClusterState, backwards: bool) -> None:
 
 @pytest.mark.skipif(not CAN, reason="needs root and iproute2")
 def test_a_half_made_namespace_is_made_anew_and_its_cuts_are_gone(isolated: ClusterState) -> None:
-    one, two = isolated.nodes
-    namespaces.cut(one, two)
-    namespaces.cut(two, one)
+    first_node, second_node = isolated.nodes
+    namespaces.cut(first_node, second_node)
+    namespaces.cut(second_node, first_node)
     isolated.cuts = [(1, 2), (2, 1)]
     namespaces.make(isolated)
     assert isolated.cuts == [(1, 2), (2, 1)], "whole ones stay as they are"
-    assert one.namespace is not None
-    namespaces._ip("-n", one.namespace, "link", "del", namespaces.DEVICE)
+    assert first_node.namespace is not None
+    namespaces._ip("-n", first_node.namespace, "link", "del", namespaces.DEVICE)
     namespaces.make(isolated)
     assert isolated.cuts == [(2, 1)]
-    assert namespaces._is_whole(one)
-    namespaces.heal(one, two)  # nothing to heal
-    namespaces.heal(two, one)
-    namespaces.heal(two, one)
+    assert namespaces._is_whole(first_node)
+    namespaces.heal(first_node, second_node)  # nothing to heal
+    namespaces.heal(second_node, first_node)
+    namespaces.heal(second_node, first_node)
 
 
 @pytest.mark.skipif(not CAN, reason="needs root and iproute2")

@@ -139,7 +139,7 @@ def test_a_node_says_all_that_it_knows(serve: Serve) -> None:
     assert answers.quorum is not None
     assert (answers.quorum.quorum.leader_id, answers.place, answers.lag) == (2, Place(7, -1), 3)
     assert answers.known == KnownMetadata(40, METADATA)
-    assert all(one.is_closed for one in connections)
+    assert all(connection.is_closed for connection in connections)
 
 
 def test_an_answer_that_is_held_back_costs_no_other(serve: Serve) -> None:
@@ -153,14 +153,14 @@ def test_an_answer_that_is_held_back_costs_no_other(serve: Serve) -> None:
 def test_each_answer_may_be_missing(serve: Serve, silent: type[Message]) -> None:
     serve({1: {**BROKER, silent: None}, 101: {**CONTROLLER, silent: None}})
     (answers,) = asyncio.run(ask_all([node(1)]))
-    missing = [name for name, one in zip(answers._fields, answers, strict=True) if one is None]
+    missing = [name for name, answer in zip(answers._fields, answers, strict=True) if answer is None]
     expected = {FetchRequest: "place", MetadataRequest: "known", DescribeLogDirsRequest: "lag"}
     assert missing == [expected[silent]]
 
 
 def test_a_node_that_says_nothing_is_not_among_the_answers(serve: Serve) -> None:
     serve({1: None, 2: dict.fromkeys(BROKER), 3: BROKER})
-    assert [one.node_id for one in asyncio.run(ask_all([node(1), node(2), node(3)]))] == [3]
+    assert [answer.node_id for answer in asyncio.run(ask_all([node(1), node(2), node(3)]))] == [3]
 
 
 def test_a_controller_alone_is_asked_for_its_place(serve: Serve) -> None:
@@ -174,7 +174,7 @@ def test_the_leader_is_the_first_one_that_a_node_names(serve: Serve) -> None:
     unknown: Mapping[type[Message], Answer] = {DescribeQuorumRequest: quorum(-1, 3)}
     connections = serve({1: {DescribeQuorumRequest: None}, 2: unknown, 3: BROKER})
     assert asyncio.run(quorum_leader([("h", 1), ("h", 2), ("h", 3), ("h", 4)])) == 2
-    assert all(one.is_closed for one in connections)
+    assert all(connection.is_closed for connection in connections)
     assert asyncio.run(quorum_leader([("h", 1), ("h", 2)])) is None
     assert asyncio.run(quorum_leader([])) is None
 
@@ -183,8 +183,8 @@ def known(offset: int, brokers: int, topics: int) -> KnownMetadata:
     return KnownMetadata(
         offset,
         MetadataResponse(
-            brokers=[MetadataResponseBroker(node_id=one) for one in range(brokers)],
-            topics=[MetadataResponseTopic(name=f"t{one}") for one in range(topics)],
+            brokers=[MetadataResponseBroker(node_id=broker_id) for broker_id in range(brokers)],
+            topics=[MetadataResponseTopic(name=f"t{number}") for number in range(topics)],
         ),
     )
 
@@ -201,11 +201,11 @@ def test_the_newest_epoch_of_the_quorum_counts() -> None:
     old = ResponsePartitionData(leader_id=1, leader_epoch=6, high_watermark=90)
     voter = ReplicaState(replica_id=1, last_caught_up_timestamp=8_800)
     new = ResponsePartitionData(leader_id=2, leader_epoch=7, high_watermark=80, current_voters=[voter])
-    found = joined(
+    view = joined(
         ClusterState(nodes=[node(1), node(2)]),
         [Answers(1, KnownQuorum(5_000, old), Place(6, 1)), Answers(2, KnownQuorum(9_000, new))],
     )
-    assert found.quorum is not None
-    assert (found.quorum.leader, found.quorum.epoch) == (2, 7)
-    assert found.quorum.replicas[0].caught_up_ms_ago == 200, "when the leader answered, not when all had"
-    assert [(one.answers, one.place) for one in found.nodes] == [(True, Place(6, 1)), (True, None)]
+    assert view.quorum is not None
+    assert (view.quorum.leader, view.quorum.epoch) == (2, 7)
+    assert view.quorum.replicas[0].caught_up_ms_ago == 200, "when the leader answered, not when all had"
+    assert [(row.answers, row.place) for row in view.nodes] == [(True, Place(6, 1)), (True, None)]

@@ -32,14 +32,14 @@ def test_each_node_is_restarted_without_an_error(tmp_path: Path, capsys: pytest.
     def wait_until_whole() -> None:
         deadline = time.monotonic() + WHOLE_S_MAX
         while True:
-            found = json.loads(cluster("status", "--json"))
-            if found["quorum"] is not None and found["under_replicated"] == found["without_leader"] == 0:
+            status = json.loads(cluster("status", "--json"))
+            if status["quorum"] is not None and status["under_replicated"] == status["without_leader"] == 0:
                 return
-            assert time.monotonic() < deadline, found
+            assert time.monotonic() < deadline, status
             time.sleep(0.2)
 
     settings = ['config."default.replication.factor"=3', 'config."min.insync.replicas"=2']
-    flags = [part for one in settings for part in ("--set", one)]
+    flags = [part for setting in settings for part in ("--set", setting)]
     said = cluster("up", "3", "--listen", f"127.0.0.1:{free_port(adjacent=22)}", *flags)
     try:
         load = Load(said.rpartition("bootstrap.servers=")[2].strip(), PARTITIONS, RECORDS_PER_S)

@@ -24,8 +24,15 @@ from blumfeld.wire.messages.metadata import (
 
 BOTH = ("broker", "controller")
 NODES = [
-    NodeState(id=one, roles=BOTH if one < 3 else ("broker",), host="h", port=9000 + one, manifest="", log="")
-    for one in (1, 2, 3)
+    NodeState(
+        id=node_id,
+        roles=BOTH if node_id < 3 else ("broker",),
+        host="h",
+        port=9000 + node_id,
+        manifest="",
+        log="",
+    )
+    for node_id in (1, 2, 3)
 ]
 QUORUM = ResponsePartitionData(
     leader_id=2,
@@ -67,9 +74,14 @@ def view() -> ClusterView:
 
 
 def test_partitions_that_lack_something_are_named() -> None:
-    found = view()
-    assert (found.topics, found.partitions, found.without_leader, found.under_replicated) == (2, 4, 1, 3)
-    assert [(one.topic, one.partition, one.leader, one.isr) for one in found.named] == [
+    summary = view()
+    assert (summary.topics, summary.partitions, summary.without_leader, summary.under_replicated) == (
+        2,
+        4,
+        1,
+        3,
+    )
+    assert [(entry.topic, entry.partition, entry.leader, entry.isr) for entry in summary.named] == [
         ("a", 0, 2, [2]),
         ("t", 1, None, []),
         ("t", 2, 1, [1, 3]),
@@ -79,15 +91,15 @@ def test_partitions_that_lack_something_are_named() -> None:
 def test_no_more_are_named_than_a_person_reads() -> None:
     partitions = [partition(nth, 1, [1, 2], [1]) for nth in range(NAMED_MAX + 5)]
     metadata = MetadataResponse(topics=[MetadataResponseTopic(name="t", partitions=partitions)])
-    found = cluster_view(NODES, dict.fromkeys((1, 2, 3), "running"), [1], None, metadata, {})
-    assert (found.under_replicated, len(found.named)) == (NAMED_MAX + 5, NAMED_MAX)
-    assert f"(the first {NAMED_MAX})" in printed(found)
+    summary = cluster_view(NODES, dict.fromkeys((1, 2, 3), "running"), [1], None, metadata, {})
+    assert (summary.under_replicated, len(summary.named)) == (NAMED_MAX + 5, NAMED_MAX)
+    assert f"(the first {NAMED_MAX})" in printed(summary)
 
 
 def test_without_an_answer_nothing_is_counted() -> None:
-    found = cluster_view(NODES, dict.fromkeys((1, 2, 3), "dead"), [], None, None, {})
-    assert found.partitions is None
-    text = printed(found)
+    summary = cluster_view(NODES, dict.fromkeys((1, 2, 3), "dead"), [], None, None, {})
+    assert summary.partitions is None
+    text = printed(summary)
     assert "cluster unknown" in text
     assert "quorum: no leader answers" in text
     assert "partitions: no node answered" in text
@@ -95,8 +107,8 @@ def test_without_an_answer_nothing_is_counted() -> None:
 
 def test_without_a_leader_each_voter_says_what_it_knows() -> None:
     places = {1: Place(7, 1), 2: Place(6, 3), 3: Place(8, -1)}
-    found = cluster_view(NODES, dict.fromkeys((1, 2, 3), "running"), [1, 2, 3], None, None, {}, (), places)
-    lines = [" ".join(line.split()) for line in printed(found).splitlines()]
+    summary = cluster_view(NODES, dict.fromkeys((1, 2, 3), "running"), [1, 2, 3], None, None, {}, (), places)
+    lines = [" ".join(line.split()) for line in printed(summary).splitlines()]
     assert "1 broker, controller h:9001 running leads, epoch 7 0 0 0" in lines
     assert "2 broker, controller h:9002 running follows 3, epoch 6 0 0 0" in lines
     assert "3 broker h:9003 running no leader, epoch 8 0 0 0" in lines
@@ -107,8 +119,8 @@ def test_the_process_of_a_node_elsewhere_is_not_known_but_its_answer_is() -> Non
         *NODES[:2],
         NodeState(id=3, roles=("broker",), host="", port=0, manifest="", log="", is_ours=False),
     ]
-    found = cluster_view(nodes, dict.fromkeys((1, 2, 3), "unknown"), [1], None, None, {})
-    lines = [" ".join(line.split()) for line in printed(found).splitlines()]
+    summary = cluster_view(nodes, dict.fromkeys((1, 2, 3), "unknown"), [1], None, None, {})
+    lines = [" ".join(line.split()) for line in printed(summary).splitlines()]
     assert "1 broker, controller h:9001 answers 0 0 0" in lines
     assert "2 broker, controller h:9002 no answer 0 0 0" in lines
     assert "3 broker unknown no answer 0 0 0" in lines

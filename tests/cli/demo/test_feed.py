@@ -22,13 +22,13 @@ def test_synthetic_messages_are_of_four_symbols_in_the_order_of_their_receipt() 
     """
     feed = list(synthetic_feed(2_000, 1))
     assert [m.received_ns for m in feed] == sorted(m.received_ns for m in feed)
-    told = [(m.key, json.loads(m.value)) for m in feed]
-    data = [(key, value["data"]) for key, value in told if "data" in value]
+    pairs = [(m.key, json.loads(m.value)) for m in feed]
+    data = [(key, value["data"]) for key, value in pairs if "data" in value]
     assert all(value["s"].encode() == key for key, value in data)
     assert {value["e"] for _, value in data} == {"trade", "depthUpdate", "bookTicker"}
     assert {value["E"] - value["T"] for _, value in data} == {0, 1, 2, 3}
-    assert {key for key, value in told if "lastUpdateId" in value} == {key for key, _ in told}
-    assert len({key for key, _ in told}) == 4
+    assert {key for key, value in pairs if "lastUpdateId" in value} == {key for key, _ in pairs}
+    assert len({key for key, _ in pairs}) == 4
 
 
 @pytest.mark.parametrize("opener", [gzip.open, open], ids=["gzip", "plain"])

@@ -124,17 +124,17 @@ class OffsetsScript(Script):
             OffsetFetchRequestTopics(name=topic, topic_id=self.topic_id(topic), partition_indexes=[partition])
             for topic, partition, _ in map(_place, places)
         ]
-        asked = OffsetFetchRequestGroup(group_id=group, topics=topics if places else None)
+        group_request = OffsetFetchRequestGroup(group_id=group, topics=topics if places else None)
         if "member" in options:
-            asked.member_id, asked.member_epoch = options["member"], int(options["epoch"])
-        response = self.groups.ask(OffsetFetchRequest(groups=[asked], require_stable=stable), version)
+            group_request.member_id, group_request.member_epoch = options["member"], int(options["epoch"])
+        response = self.groups.ask(OffsetFetchRequest(groups=[group_request], require_stable=stable), version)
         (answer,) = response.groups
-        found = [
+        words = [
             f"{self._name(topic)}-{p.partition_index}={code(p) if p.error_code else p.committed_offset}"
             for topic in answer.topics
             for p in topic.partitions
         ]
-        self._said.append(" ".join(["fetch", code(answer), *found]))
+        self._said.append(" ".join(["fetch", code(answer), *words]))
 
     def do_uncommit(self, names: list[str], options: dict[str, str]) -> None:
         """OffsetDelete of the places."""

@@ -116,8 +116,8 @@ def served() -> Groups:
 def commit(group_id: str, offset: int, **more: Any) -> OffsetCommitRequest:
     """Commit one offset of topic t, as a consumer outside of any group."""
     partition = OffsetCommitRequestPartition(partition_index=0, committed_offset=offset)
-    asked = OffsetCommitRequestTopic(name="t", topic_id=topic_id("t"), partitions=[partition])
-    return OffsetCommitRequest(group_id=group_id, topics=[asked], **more)
+    topic_request = OffsetCommitRequestTopic(name="t", topic_id=topic_id("t"), partitions=[partition])
+    return OffsetCommitRequest(group_id=group_id, topics=[topic_request], **more)
 
 
 def check(groups: Groups) -> None:
@@ -135,8 +135,8 @@ def check(groups: Groups) -> None:
 
 def offset_of(groups: Groups, group_id: str) -> int:
     """What a group committed for the first partition of topic t."""
-    asked = OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id=group_id, topics=None)])
-    fetched = groups.ask(asked, 9).groups[0].topics
+    fetch_request = OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id=group_id, topics=None)])
+    fetched = groups.ask(fetch_request, 9).groups[0].topics
     offset: int = fetched[0].partitions[0].committed_offset
     return offset
 

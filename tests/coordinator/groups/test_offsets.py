@@ -203,12 +203,12 @@ def test_topics_are_named_by_id_from_version_10(groups: Groups) -> None:
     nameless = commit_request()
     nameless.topics[0].topic_id = bytes(16)
     assert groups.ask(nameless, 10).topics[0].partitions[0].error_code == ErrorCode.UNKNOWN_TOPIC_ID
-    asked = [
+    topic_requests = [
         OffsetFetchRequestTopics(topic_id=T_ID, partition_indexes=[0, 1]),
         OffsetFetchRequestTopics(topic_id=topic_id("nowhere"), partition_indexes=[2]),
     ]
     response = groups.ask(
-        OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id="g", topics=asked)]), 10
+        OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id="g", topics=topic_requests)]), 10
     )
     assert [
         (topic.topic_id, p.partition_index, p.committed_offset, p.error_code)
@@ -245,13 +245,13 @@ def test_nothing_committed_is_no_error(version: int) -> None:
 def test_several_groups_are_fetched_at_once(groups: Groups, version: int) -> None:
     commit(groups, group_id="a", offset=1)
     commit(groups, group_id="b", offset=2)
-    asked = [OffsetFetchRequestGroup(group_id=group, topics=None) for group in ("b", "c", "a")]
-    response = groups.ask(OffsetFetchRequest(groups=asked), version)
-    found = [
+    group_requests = [OffsetFetchRequestGroup(group_id=group, topics=None) for group in ("b", "c", "a")]
+    response = groups.ask(OffsetFetchRequest(groups=group_requests), version)
+    offsets_by_group = [
         (group.group_id, [p.committed_offset for t in group.topics for p in t.partitions])
         for group in response.groups
     ]
-    assert found == [("b", [2]), ("c", []), ("a", [1])]
+    assert offsets_by_group == [("b", [2]), ("c", []), ("a", [1])]
 
 
 def test_an_error_of_the_group_stands_where_the_version_has_a_place_for_it(groups: Groups) -> None:
@@ -263,8 +263,8 @@ def test_an_error_of_the_group_stands_where_the_version_has_a_place_for_it(group
     assert (
         groups.ask(OffsetFetchRequest(group_id="g", topics=topics), 2).error_code == ErrorCode.NOT_COORDINATOR
     )
-    asked = [OffsetFetchRequestGroup(group_id="g", topics=None)]
-    eighth = groups.ask(OffsetFetchRequest(groups=asked), 8)
+    group_requests = [OffsetFetchRequestGroup(group_id="g", topics=None)]
+    eighth = groups.ask(OffsetFetchRequest(groups=group_requests), 8)
     assert [group.error_code for group in eighth.groups] == [ErrorCode.NOT_COORDINATOR]
 
 

@@ -136,8 +136,8 @@ class LiveScript(OffsetsScript):
         super().__init__()
         self._groups: Any = live
         names = [MetadataRequestTopic(name=name) for name in ("t", "u")]
-        found = live.ask(MetadataRequest(topics=names), 12).topics
-        self._topic_ids: dict[str, bytes] = {topic.name: topic.topic_id for topic in found}
+        topics = live.ask(MetadataRequest(topics=names), 12).topics
+        self._topic_ids: dict[str, bytes] = {topic.name: topic.topic_id for topic in topics}
 
     def topic_ids(self) -> dict[str, bytes]:
         return self._topic_ids
@@ -160,8 +160,8 @@ def answers(script: OffsetsScript, text: str) -> Iterator[tuple[str, list[list[s
         if line.startswith("> "):
             if line.split()[1] in NOT_KAFKAS:
                 return
-            said = [one for one in script.run(line[2:]) if not one.startswith("log ")]
-            yield line, [sorted(one.split()) for one in said if not THEIRS & set(one.split()[1:2])]
+            said = [answer for answer in script.run(line[2:]) if not answer.startswith("log ")]
+            yield line, [sorted(answer.split()) for answer in said if not THEIRS & set(answer.split()[1:2])]
 
 
 @pytest.fixture(scope="module")

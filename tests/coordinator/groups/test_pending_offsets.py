@@ -128,7 +128,9 @@ def test_large_transactions_that_end_turn_by_turn_come_to_the_same(
             model.committed[where] = (at, at)
             shard.replay(item)
         pending = shard.pending
-        assert model.unstable() <= {(one, place) for one in pending.groups() for place in pending.places(one)}
+        assert model.unstable() <= {
+            (group_id, place) for group_id in pending.groups() for place in pending.places(group_id)
+        }
     while shard.end_more():
         pass
     _compare(groups, model)
@@ -150,19 +152,20 @@ def shown(pending: PendingOffsets) -> Any:
     """What a marker finds: the records of each partition, in their order, with their producers."""
     return {
         group_id: {
-            place: [(one.producer_id, item) for one, item in found.items()] for place, found in places.items()
+            place: [(producer.producer_id, item) for producer, item in by_producer.items()]
+            for place, by_producer in places.items()
         }
         for group_id, places in pending._groups.items()
     }, {producer_id: writer.places for producer_id, writer in pending._producers.items()}
 
 
 def _compare(groups: Groups, model: Model) -> None:
-    found = {
+    offsets = {
         (group_id, place): committed.offset
         for group_id in GROUPS
         for place, committed in groups.shard.offsets.of_group(group_id).items()
     }
-    assert found == {where: offset for where, (_, offset) in model.committed.items()}
+    assert offsets == {where: offset for where, (_, offset) in model.committed.items()}
     pending = groups.shard.pending
     unstable = {(group_id, place) for group_id in pending.groups() for place in pending.places(group_id)}
     assert unstable == model.unstable()

@@ -100,13 +100,13 @@ def test_only_a_build_with_transactions_serves_it() -> None:
 def test_who_may_not_use_the_transaction_or_the_group_is_refused(
     groups: Groups, forbidden: tuple[str, str, str], code: ErrorCode
 ) -> None:
-    response = groups.ask(txn_request("t", "u"), denied=lambda *asked: asked == forbidden)
+    response = groups.ask(txn_request("t", "u"), denied=lambda *resource: resource == forbidden)
     assert codes(response) == [code, code]
     assert groups.log.items == []
 
 
 def test_who_may_not_read_a_topic_is_refused_for_that_topic_only(groups: Groups) -> None:
-    response = groups.ask(txn_request("u", "t"), denied=lambda *asked: asked == ("Read", "Topic", "u"))
+    response = groups.ask(txn_request("u", "t"), denied=lambda *resource: resource == ("Read", "Topic", "u"))
     assert [topic.name for topic in response.topics] == ["u", "t"]
     assert codes(response) == [ErrorCode.TOPIC_AUTHORIZATION_FAILED, ErrorCode.NONE]
     assert len(groups.log.items) == 1

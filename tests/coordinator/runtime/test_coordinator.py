@@ -80,10 +80,10 @@ def test_an_effect_that_the_coordinator_does_not_perform_is_a_defect() -> None:
     runtime, log = FakeRuntime(), FakeLog()
     coordinator = Coordinator(runtime, Events(), lambda _: Notes(), lambda: PARTITIONS)
     coordinator.elected(0, log)
-    asked = coordinator.submit(
+    answer = coordinator.submit(
         KEY[0], lambda _: Decision(records=[entry("a")], reply=1, after_commit=["x"]), None
     )
-    assert code_of(asked) is ErrorCode.UNKNOWN_SERVER_ERROR
+    assert code_of(answer) is ErrorCode.UNKNOWN_SERVER_ERROR
     assert log.batches == []
 
 

@@ -284,8 +284,8 @@ DECISION = Decision(
 def test_what_was_decided_with_a_failed_append_is_void(stage: Stage) -> None:
     parked = stage.submit(park("t"))
     stage.log.refuse = ErrorCode.KAFKA_STORAGE_ERROR
-    asked = stage.submit(lambda _: DECISION)
-    assert [code_of(parked), code_of(asked)] == [ErrorCode.NOT_COORDINATOR] * 2
+    answer = stage.submit(lambda _: DECISION)
+    assert [code_of(parked), code_of(answer)] == [ErrorCode.NOT_COORDINATOR] * 2
     stage.runtime.advance(10)
     assert stage.shard.notes == []
 
@@ -303,8 +303,8 @@ def test_records_that_the_log_refuses_fail_only_their_decision(
     """Its requests get the error, its timers and effects are void, and the shard and other requests stay."""
     other, parked = stage.submit(park("other")), stage.submit(park("t"))
     stage.log.refuse = refused
-    asked = stage.submit(lambda _: DECISION)
-    assert [code_of(parked), code_of(asked)] == [told] * 2
+    answer = stage.submit(lambda _: DECISION)
+    assert [code_of(parked), code_of(answer)] == [told] * 2
     assert stage.shard.notes == ["mended"]
     stage.runtime.advance(10)
     stage.log.commit()
@@ -332,7 +332,7 @@ def test_a_decision_that_is_too_large_has_a_command_of_its_own(
 
 def test_a_decision_may_stand_without_its_records(stage: Stage) -> None:
     stage.log.refuse = ErrorCode.NOT_ENOUGH_REPLICAS
-    asked = stage.submit(
+    answer = stage.submit(
         lambda _: Decision(
             records=[entry("a")],
             reply=1,
@@ -340,7 +340,7 @@ def test_a_decision_may_stand_without_its_records(stage: Stage) -> None:
             stands_without_records=True,
         )
     )
-    assert asked.result() == 1
+    assert answer.result() == 1
     stage.runtime.advance(10)
     assert stage.shard.notes == ["timer"]
 
@@ -374,13 +374,13 @@ def test_an_effect_waits_for_its_commit_and_goes_before_its_reply(stage: Stage) 
 
 @pytest.mark.parametrize("end", ["fail", "stop"])
 def test_a_shard_that_ends_before_the_commit_performs_nothing(stage: Stage, end: str) -> None:
-    asked = stage.submit(effect("a"))
+    answer = stage.submit(effect("a"))
     if end == "fail":
         stage.log.fail(ErrorCode.NOT_LEADER_OR_FOLLOWER)
     else:
         stage.host.stop()
     stage.log.commit()
-    assert code_of(asked) is ErrorCode.NOT_COORDINATOR
+    assert code_of(answer) is ErrorCode.NOT_COORDINATOR
     assert stage.effects == []
 
 
@@ -397,9 +397,9 @@ def test_a_loaded_shard_performs_what_its_log_still_orders() -> None:
 
 
 def test_a_defect_in_an_effect_is_logged_and_costs_nothing_else(stage: Stage) -> None:
-    asked = stage.submit(effect("defect in the effect"))
+    answer = stage.submit(effect("defect in the effect"))
     stage.log.commit()
-    assert asked.result() == "defect in the effect"
+    assert answer.result() == "defect in the effect"
     assert [type(defect) for defect in stage.undecided] == [ZeroDivisionError]
     assert stage.host.state is HostState.ACTIVE
 

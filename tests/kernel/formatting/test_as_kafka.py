@@ -52,15 +52,15 @@ def without_times(data: bytes) -> bytes:
     made = bytearray()
     for batch in split_batches(memoryview(bytearray(data))):
         batch.verify_crc()
-        found = (
-            [(control_type_of(one.key), one.value or b"") for one in records(batch)]
+        pairs = (
+            [(control_type_of(record.key), record.value or b"") for record in records(batch)]
             if batch.is_control
             else []
         )
-        if found and found[0][0] is ControlType.SNAPSHOT_HEADER:
-            header = decode(SnapshotHeaderRecord, found[0][1], 0)
+        if pairs and pairs[0][0] is ControlType.SNAPSHOT_HEADER:
+            header = decode(SnapshotHeaderRecord, pairs[0][1], 0)
             assert header.last_contained_log_timestamp >= 0
-            rest = [(kind, value) for kind, value in found[1:] if kind is not None]
+            rest = [(kind, value) for kind, value in pairs[1:] if kind is not None]
             header.last_contained_log_timestamp = 0
             made += build_kraft_control_batch(
                 [(ControlType.SNAPSHOT_HEADER, encode(header, 0)), *rest],
@@ -119,7 +119,7 @@ def our_levels(tmp_path: Path) -> dict[str, int]:
     """The feature levels that this build finalizes by default."""
     assert we_format(tmp_path / "default", "--standalone") == 0
     path = tmp_path / "default" / "ours" / "bootstrap.checkpoint"
-    return {one.name: one.feature_level for one in decode_checkpoint(path.read_bytes(), "").records}  # type: ignore[attr-defined]
+    return {record.name: record.feature_level for record in decode_checkpoint(path.read_bytes(), "").records}  # type: ignore[attr-defined]
 
 
 def off(*names: str) -> list[str]:

@@ -48,26 +48,28 @@ def test_it_is_formatted_once(tmp_path: Path) -> None:
 
 def test_each_of_several_directories_is_formatted_for_the_same_cluster(tmp_path: Path) -> None:
     """One cluster, one node, an id for each directory; feature levels only where the metadata will lie."""
-    one, two = tmp_path / "one", tmp_path / "two"
-    found = all_formatted(several(one, two))
-    assert list(found) == [str(one), str(two)]
-    first, second = found.values()
+    first_dir, second_dir = tmp_path / "one", tmp_path / "two"
+    meta_by_dir = all_formatted(several(first_dir, second_dir))
+    assert list(meta_by_dir) == [str(first_dir), str(second_dir)]
+    first, second = meta_by_dir.values()
     assert (first.cluster_id, first.node_id) == (second.cluster_id, second.node_id)
     assert first.directory_id != second.directory_id
-    assert decode_meta_properties((two / "meta.properties").read_bytes()) == second
-    assert sorted(path.name for path in one.iterdir()) == ["bootstrap.checkpoint", "meta.properties"]
-    assert [path.name for path in two.iterdir()] == ["meta.properties"]
+    assert decode_meta_properties((second_dir / "meta.properties").read_bytes()) == second
+    assert sorted(path.name for path in first_dir.iterdir()) == ["bootstrap.checkpoint", "meta.properties"]
+    assert [path.name for path in second_dir.iterdir()] == ["meta.properties"]
 
 
 def test_a_new_directory_is_formatted_for_the_cluster_of_the_others(tmp_path: Path) -> None:
-    one, two = tmp_path / "one", tmp_path / "two"
-    meta = formatted(one)
+    first_dir, second_dir = tmp_path / "one", tmp_path / "two"
+    meta = formatted(first_dir)
     with pytest.raises(AlreadyFormatted, match="one is formatted already"):
-        all_formatted(several(one, two))
-    assert not two.exists()
-    found = all_formatted(several(one, two), ignore_formatted=True)
-    assert {path: each.cluster_id for path, each in found.items()} == {str(two): meta.cluster_id}
-    assert all_formatted(several(one, two), ignore_formatted=True) == {}
+        all_formatted(several(first_dir, second_dir))
+    assert not second_dir.exists()
+    meta_by_dir = all_formatted(several(first_dir, second_dir), ignore_formatted=True)
+    assert {path: each.cluster_id for path, each in meta_by_dir.items()} == {str(second_dir): meta.cluster_id}
+    assert all_formatted(several(first_dir, second_dir), ignore_formatted=True) == {}
     with pytest.raises(ValueError, match=f"of cluster {meta.cluster_id}, not other"):
-        all_formatted(several(one, two, tmp_path / "three"), "node.cluster_id=other", ignore_formatted=True)
+        all_formatted(
+            several(first_dir, second_dir, tmp_path / "three"), "node.cluster_id=other", ignore_formatted=True
+        )
     assert not (tmp_path / "three").exists()

@@ -181,12 +181,12 @@ def test_a_start_without_such_keys_warns_of_nothing() -> None:
 
 def warnings_of_a_start(plan: Plan) -> list[dict[str, Any]]:
     """What the kernel says of configuration while a node starts."""
-    told: list[dict[str, Any]] = []
+    warnings: list[dict[str, Any]] = []
 
     def render_event(_at_ms: int, level: str, _name: str, event: str, values: dict[str, Any]) -> None:
         if event == "configuration without effect here":
             assert level == "warning"
-            told.append(values)
+            warnings.append(values)
 
     async def started() -> None:
         def defect(_where: str, error: BaseException) -> None:
@@ -203,4 +203,4 @@ def warnings_of_a_start(plan: Plan) -> list[dict[str, Any]]:
         logs.flush()
 
     asyncio.run(started())
-    return told
+    return warnings

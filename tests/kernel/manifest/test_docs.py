@@ -27,7 +27,9 @@ def keys() -> Iterator[tuple[str, object]]:
             path = f"{field.name}.{inner.name}"
             yield path, inner.default
             if path == "network.listeners":
-                yield from ((f"{path}.{one.name}", None) for one in msgspec.structs.fields(ListenerSection))
+                yield from (
+                    (f"{path}.{option.name}", None) for option in msgspec.structs.fields(ListenerSection)
+                )
 
 
 def test_every_key_is_documented_and_no_other() -> None:
@@ -40,7 +42,7 @@ def test_the_defaults_are_the_manifests() -> None:
         if isinstance(default, (str, int)):
             assert str(default) in documented[path], path
         elif isinstance(default, tuple):
-            assert all(f'"{one}"' in documented[path] for one in default), path
+            assert all(f'"{item}"' in documented[path] for item in default), path
 
 
 def test_kafkas_keys_that_the_sections_say_are_named() -> None:

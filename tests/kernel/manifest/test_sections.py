@@ -32,7 +32,7 @@ PLAIN = 'name="PLAINTEXT", bind="127.0.0.1:9092"'
 
 def test_transactions_are_composed_unless_they_are_left_out() -> None:
     assert Manifest().transactions.plugin == "transactions"
-    assert not [one for one in plan_of().plugins if one.role == "transactions"]
+    assert not [plugin for plugin in plan_of().plugins if plugin.role == "transactions"]
     assert complaints('transactions.options={ "fast" = true }') == [
         "m.toml: transactions.options: found options without a plug-in; "
         'allowed: none beside transactions.plugin = "none"'
@@ -226,14 +226,14 @@ m.toml: plugins.observers[0]: found "adit", which isn't installed; allowed: no i
 
 
 def test_one_run_tells_every_fault_and_none_twice() -> None:
-    found = complaints(
+    problems = complaints(
         "node.rack",
         'network.listeners=[{ name = "plain", bind = "127.0.0.1:9092" }]',
         "metrics.bind=127.0.0.1:9092",
         "storage.options.size_bytes=big",
         text=FAULTY,
     )
-    assert "\n".join(sorted(found)) == "\n".join(sorted(ALL_FAULTS.splitlines()))
+    assert "\n".join(sorted(problems)) == "\n".join(sorted(ALL_FAULTS.splitlines()))
 
 
 @pytest.mark.parametrize(
@@ -258,8 +258,8 @@ def test_a_faulty_value_is_not_compared_with_others(override: str, complaint: st
         'config."queued.max.request.bytes"=5000',
         'config."socket.request.max.bytes"=5000',
     )
-    found = complaints(*others, override)
-    distinct = [line for line in found if "found no bind" not in line]
+    problems = complaints(*others, override)
+    distinct = [line for line in problems if "found no bind" not in line]
     assert [line.partition(complaint)[:2] for line in distinct] == [("m.toml: ", complaint)]
 
 
@@ -278,9 +278,9 @@ def test_a_faulty_value_is_not_compared_with_others(override: str, complaint: st
     ],
 )
 def test_a_variable_is_refused_and_never_taken_literally(override: str, path: str) -> None:
-    found = complaints(override)[0]
-    assert found.startswith(f"m.toml: {path}: found ")
-    assert "expands nothing" in found
+    problems = complaints(override)[0]
+    assert problems.startswith(f"m.toml: {path}: found ")
+    assert "expands nothing" in problems
 
 
 def test_text_that_only_looks_like_a_variable_is_taken() -> None:
@@ -290,8 +290,10 @@ def test_text_that_only_looks_like_a_variable_is_taken() -> None:
 
 
 def test_metrics_have_a_port_of_their_own() -> None:
-    found = complaints("metrics.bind=127.0.0.1:9092", listeners(PLAIN))
-    assert found == ["m.toml: metrics.bind: found port 9092, as PLAINTEXT; allowed: a port of its own, or 0"]
+    problems = complaints("metrics.bind=127.0.0.1:9092", listeners(PLAIN))
+    assert problems == [
+        "m.toml: metrics.bind: found port 9092, as PLAINTEXT; allowed: a port of its own, or 0"
+    ]
     plan_of("metrics.bind=127.0.0.1:0", listeners('name="A", bind="127.0.0.1:0"'))
 
 
@@ -302,15 +304,15 @@ def test_what_is_no_toml_says_where() -> None:
 
 @pytest.mark.parametrize("override", ["node.id", "=1", "node..id=1", "node.id=1\nnode.x=2", "[node]=1"])
 def test_an_override_needs_a_toml_key_and_a_value(override: str) -> None:
-    found = complaints(override)
-    assert found[0].startswith("--set: found ")
-    assert "section.key=value" in found[0]
+    problems = complaints(override)
+    assert problems[0].startswith("--set: found ")
+    assert "section.key=value" in problems[0]
 
 
 def test_an_override_with_a_bare_kafka_key_is_told_where_it_goes() -> None:
     """The first thing that people try; keys of a section that Kafka has too stay what they are."""
-    found = complaints("num.partitions=4")
-    assert found == ["--set: found Kafka's num.partitions; allowed: 'config.\"num.partitions\"=4'"]
+    problems = complaints("num.partitions=4")
+    assert problems == ["--set: found Kafka's num.partitions; allowed: 'config.\"num.partitions\"=4'"]
     assert plan_of("node.id=7").manifest.node.id == 7
 
 
@@ -408,9 +410,9 @@ def test_listen_without_a_broker_listener_is_refused() -> None:
 
 def test_the_first_broker_listener_is_the_brokers_own_unless_one_says_so() -> None:
     rows = listeners('name="A", bind="h:1"', 'name="B", bind="h:2"')
-    assert [one.inter_broker for one in plan_of(rows).listeners] == [True, False]
+    assert [listener.inter_broker for listener in plan_of(rows).listeners] == [True, False]
     rows = listeners('name="A", bind="h:1"', 'name="B", bind="h:2", inter_broker=true')
-    assert [one.inter_broker for one in plan_of(rows).listeners] == [False, True]
+    assert [listener.inter_broker for listener in plan_of(rows).listeners] == [False, True]
 
 
 def test_kafka_sees_the_manifests_sections_under_its_own_names() -> None:
@@ -428,7 +430,7 @@ def test_kafka_sees_the_manifests_sections_under_its_own_names() -> None:
 
 def test_plugins_stand_in_the_order_in_which_parts_are_made() -> None:
     plan = plan_of("storage.plugin=storage_wrap")
-    assert [(one.role, one.name) for one in plan.plugins] == [
+    assert [(plugin.role, plugin.name) for plugin in plan.plugins] == [
         ("network", "net_fake"),
         ("local_storage", "storage_fake"),
         ("storage", "storage_wrap"),

@@ -207,7 +207,7 @@ def test_the_error_of_offloaded_work_keeps_none_of_its_memory() -> None:
     async def body(runtime: AsyncioRuntime) -> None:
         with pytest.raises(ValueError, match="a bomb") as raised:
             await runtime.offload(work, Large())
-        assert [one() for one in used] == [None, None, None]
+        assert [call() for call in used] == [None, None, None]
         assert raised.traceback[-1].name == "work"
 
     assert run(body).seen == []

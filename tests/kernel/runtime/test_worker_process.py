@@ -69,11 +69,11 @@ def test_a_worker_is_small_and_polite() -> None:
     """It starts without site-packages' hooks, imports only what a job needs, and lets the broker go first."""
 
     async def body(runtime: AsyncioRuntime) -> None:
-        found = await runtime.offload_process(worker_jobs.report)
-        assert found["peak_kib"] < 24_000
-        assert found["nice"] >= 10
-        assert found["isolated"]
-        assert found["no_site"]
+        report = await runtime.offload_process(worker_jobs.report)
+        assert report["peak_kib"] < 24_000
+        assert report["nice"] >= 10
+        assert report["isolated"]
+        assert report["no_site"]
 
     run(body)
 

@@ -17,7 +17,10 @@ VOTERS, SERVERS = "controller.quorum.voters", "controller.quorum.bootstrap.serve
 def plans(*overrides: str, listen: str | None = None) -> list[Plan]:
     """The plan of each node: every one of them can be run."""
     manifest = read_manifest(fakes.MANIFEST, "m.toml", overrides=overrides, listen=listen)
-    return [make_plan(one, "m.toml", fakes.registry()) for one in node_manifests(manifest, "m.toml")]
+    return [
+        make_plan(own_manifest, "m.toml", fakes.registry())
+        for own_manifest in node_manifests(manifest, "m.toml")
+    ]
 
 
 def binds(plan: Plan) -> list[str]:
@@ -31,19 +34,21 @@ def complaints(*overrides: str) -> list[str]:
 
 
 def test_three_nodes_are_three_voters() -> None:
-    one, two, three = plans("nodes=3")
-    assert [plan.manifest.node.id for plan in (one, two, three)] == [1, 2, 3]
-    assert {plan.manifest.node.roles for plan in (one, two, three)} == {("broker", "controller")}
-    assert [plan.manifest.node.directories for plan in (one, two, three)] == [
+    first_plan, second_plan, third_plan = plans("nodes=3")
+    assert [plan.manifest.node.id for plan in (first_plan, second_plan, third_plan)] == [1, 2, 3]
+    assert {plan.manifest.node.roles for plan in (first_plan, second_plan, third_plan)} == {
+        ("broker", "controller")
+    }
+    assert [plan.manifest.node.directories for plan in (first_plan, second_plan, third_plan)] == [
         ("data/node-1",),
         ("data/node-2",),
         ("data/node-3",),
     ]
-    assert binds(one) == ["127.0.0.1:9092", "127.0.0.1:9093"]
-    assert binds(three) == ["127.0.0.1:9112", "127.0.0.1:9113"]
+    assert binds(first_plan) == ["127.0.0.1:9092", "127.0.0.1:9093"]
+    assert binds(third_plan) == ["127.0.0.1:9112", "127.0.0.1:9113"]
     voters = ("1@127.0.0.1:9093", "2@127.0.0.1:9103", "3@127.0.0.1:9113")
-    assert {plan.config.list(VOTERS) for plan in (one, two, three)} == {voters}
-    assert [listener.inter_broker for listener in two.listeners] == [True, False]
+    assert {plan.config.list(VOTERS) for plan in (first_plan, second_plan, third_plan)} == {voters}
+    assert [listener.inter_broker for listener in second_plan.listeners] == [True, False]
 
 
 def test_nodes_beyond_the_third_are_brokers_alone() -> None:
@@ -56,11 +61,14 @@ def test_nodes_beyond_the_third_are_brokers_alone() -> None:
 
 
 def test_two_nodes_have_one_voter_and_topics_that_two_brokers_can_hold() -> None:
-    one, two = plans("nodes=2")
-    assert [plan.manifest.node.roles for plan in (one, two)] == [("broker", "controller"), ("broker",)]
-    assert one.config.list(VOTERS) == two.config.list(VOTERS) == ("1@127.0.0.1:9093",)
-    assert one.config.int("offsets.topic.replication.factor") == 2
-    assert not _is_single_node(one), "internal topics wait for the other broker"
+    first_plan, second_plan = plans("nodes=2")
+    assert [plan.manifest.node.roles for plan in (first_plan, second_plan)] == [
+        ("broker", "controller"),
+        ("broker",),
+    ]
+    assert first_plan.config.list(VOTERS) == second_plan.config.list(VOTERS) == ("1@127.0.0.1:9093",)
+    assert first_plan.config.int("offsets.topic.replication.factor") == 2
+    assert not _is_single_node(first_plan), "internal topics wait for the other broker"
     given = plans("nodes=2", 'config."offsets.topic.replication.factor"=1')
     assert given[0].config.int("offsets.topic.replication.factor") == 1
     assert plans("nodes=3")[0].config.int("offsets.topic.replication.factor") == 3
@@ -71,12 +79,12 @@ def test_every_port_moves_but_any_free_one() -> None:
         'network.listeners=[{name="A", bind="0.0.0.0:9000", advertised="kafka.example:19000"}, '
         '{name="B", bind="127.0.0.1:0"}, {name="C", kind="controller", bind="[::1]:9001"}]'
     )
-    two = plans("nodes=3", listeners, "metrics.bind=127.0.0.1:9100")[1]
-    assert binds(two) == ["0.0.0.0:9010", "127.0.0.1:0", "[::1]:9011"]
-    assert two.manifest.network.listeners is not None
-    assert two.manifest.network.listeners[0].advertised == "kafka.example:19010"
-    assert two.manifest.metrics.bind == "127.0.0.1:9110"
-    assert two.config.list(VOTERS) == ("1@[::1]:9001", "2@[::1]:9011", "3@[::1]:9021")
+    second_plan = plans("nodes=3", listeners, "metrics.bind=127.0.0.1:9100")[1]
+    assert binds(second_plan) == ["0.0.0.0:9010", "127.0.0.1:0", "[::1]:9011"]
+    assert second_plan.manifest.network.listeners is not None
+    assert second_plan.manifest.network.listeners[0].advertised == "kafka.example:19010"
+    assert second_plan.manifest.metrics.bind == "127.0.0.1:9110"
+    assert second_plan.config.list(VOTERS) == ("1@[::1]:9001", "2@[::1]:9011", "3@[::1]:9021")
 
 
 def test_the_controllers_port_is_the_next_that_no_node_takes() -> None:
@@ -88,17 +96,19 @@ def test_the_controllers_port_is_the_next_that_no_node_takes() -> None:
 
 
 def test_several_directories_stay_apart() -> None:
-    two = plans("nodes=2", 'node.data_dirs=["/a", "/b/"]', "storage.plugin=storages_fake")[1]
-    assert two.manifest.node.directories == ("/a/node-2", "/b/node-2")
-    assert two.manifest.node.data_dir is None
+    second_plan = plans("nodes=2", 'node.data_dirs=["/a", "/b/"]', "storage.plugin=storages_fake")[1]
+    assert second_plan.manifest.node.directories == ("/a/node-2", "/b/node-2")
+    assert second_plan.manifest.node.data_dir is None
 
 
 def test_brokers_alone_keep_the_quorum_that_the_manifest_names() -> None:
-    one, two = plans("nodes=2", 'node.roles=["broker"]', f'config."{SERVERS}"="h:1"', "node.id=5")
-    assert [plan.manifest.node.id for plan in (one, two)] == [5, 6]
-    assert two.config.list(SERVERS) == ("h:1",)
-    assert two.config.list(VOTERS) == ()
-    assert binds(two) == ["127.0.0.1:9102"]
+    first_plan, second_plan = plans(
+        "nodes=2", 'node.roles=["broker"]', f'config."{SERVERS}"="h:1"', "node.id=5"
+    )
+    assert [plan.manifest.node.id for plan in (first_plan, second_plan)] == [5, 6]
+    assert second_plan.config.list(SERVERS) == ("h:1",)
+    assert second_plan.config.list(VOTERS) == ()
+    assert binds(second_plan) == ["127.0.0.1:9102"]
 
 
 def test_one_of_the_nodes() -> None:
@@ -148,8 +158,8 @@ def test_one_of_the_nodes() -> None:
     ],
 )
 def test_what_cannot_be_derived(overrides: tuple[str, ...], complaint: str) -> None:
-    found = complaints(*overrides)
-    assert any(line.startswith(f"m.toml: {complaint}") for line in found), found
+    problems = complaints(*overrides)
+    assert any(line.startswith(f"m.toml: {complaint}") for line in problems), problems
 
 
 def test_a_manifest_of_several_nodes_is_no_node() -> None:

@@ -24,7 +24,8 @@ from tests.kernel.fakes import plan_of
 def nodes(data_dir: Path, *overrides: str) -> tuple[Manifest, list[Plan]]:
     manifest = read_manifest(fakes.MANIFEST, overrides=overrides, data_dir=str(data_dir))
     return manifest, [
-        make_plan(one, "m.toml", fakes.registry()) for one in node_manifests(manifest, "m.toml")
+        make_plan(node_manifest, "m.toml", fakes.registry())
+        for node_manifest in node_manifests(manifest, "m.toml")
     ]
 
 

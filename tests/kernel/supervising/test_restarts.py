@@ -79,10 +79,10 @@ def test_every_running_node_is_stopped_once(
     count: int, controllers: int, leader: int, gone: set[int]
 ) -> None:
     """Whatever has crashed before: and as long as another group is left, a majority of the voters serves."""
-    node_ids = [one for one in range(1, count + 1) if one not in gone]
+    node_ids = [node_id for node_id in range(1, count + 1) if node_id not in gone]
     voters = list(range(1, min(controllers, count) + 1))
     groups = stop_order(node_ids, voters, leader)
-    assert sorted(one for group in groups for one in group) == node_ids
+    assert sorted(node_id for group in groups for node_id in group) == node_ids
     running = set(node_ids)
     had_majority = len(running & set(voters)) * 2 > len(voters)
     for nth, group in enumerate(groups):

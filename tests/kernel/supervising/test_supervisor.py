@@ -64,8 +64,8 @@ class Watched:
 
     def notes(self, what: str) -> list[list[str]]:
         """The notes of this kind, each as words."""
-        found = [line.split() for line in self.path.read_text().splitlines()]
-        return [words for words in found if words[1] == what]
+        entries = [line.split() for line in self.path.read_text().splitlines()]
+        return [words for words in entries if words[1] == what]
 
     async def until(self, condition: Callable[[], bool]) -> None:
         with anyio.fail_after(SECONDS_MAX):

@@ -182,10 +182,10 @@ def test_a_storage_that_cant_be_crashed_is_refused_in_a_line(
     capsys: pytest.CaptureFixture[str], storage: str, told: str
 ) -> None:
     assert main(["--storage", storage, "--points", "3", "--rounds", "0"]) == 2
-    found = capsys.readouterr()
-    assert told in found.err
-    assert len(found.err.splitlines()) == 1
-    assert found.out == ""
+    output = capsys.readouterr()
+    assert told in output.err
+    assert len(output.err.splitlines()) == 1
+    assert output.out == ""
 
 
 def test_a_broker_is_killed_with_the_storage_that_was_asked_for(tmp_path: Path) -> None:

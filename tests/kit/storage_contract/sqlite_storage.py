@@ -45,13 +45,13 @@ class SqliteAux:
         self._log = log
 
     def names(self) -> list[str]:
-        found = self._log.database.execute("select name from aux where log = ?", (self._log.name,))
-        return sorted(name for (name,) in found)
+        rows = self._log.database.execute("select name from aux where log = ?", (self._log.name,))
+        return sorted(name for (name,) in rows)
 
     def read(self, name: str) -> bytes | None:
         select = "select data from aux where log = ? and name = ?"
-        found = self._log.database.execute(select, (self._log.name, name)).fetchone()
-        return None if found is None else bytes(found[0])
+        row = self._log.database.execute(select, (self._log.name, name)).fetchone()
+        return None if row is None else bytes(row[0])
 
     def write(self, name: str, data: bytes) -> None:
         self._log.change([("insert or replace into aux values (?, ?, ?)", (self._log.name, name, data))])
@@ -192,8 +192,8 @@ class SqliteStorage:
         self.commit()
 
     def partitions(self) -> Sequence[tuple[TopicPartition, bytes]]:
-        found = self.database.execute("select name from logs").fetchall()
-        parts = [name.rpartition("-") for (name,) in found]
+        rows = self.database.execute("select name from logs").fetchall()
+        parts = [name.rpartition("-") for (name,) in rows]
         return [(TopicPartition(topic, int(number)), bytes(16)) for topic, _, number in parts]
 
     def set_aside_log(self, partition: TopicPartition) -> None:
@@ -205,8 +205,8 @@ class SqliteStorage:
         self.commit()
 
     def high_watermarks(self) -> dict[TopicPartition, int]:
-        found = self.database.execute("select name, mark from marks").fetchall()
-        parts = [(*name.rpartition("-"), mark) for name, mark in found]
+        rows = self.database.execute("select name, mark from marks").fetchall()
+        parts = [(*name.rpartition("-"), mark) for name, mark in rows]
         return {TopicPartition(topic, int(number)): mark for topic, _, number, mark in parts}
 
     def previous_broker_epoch(self) -> int:

@@ -85,9 +85,9 @@ LIARS: list[tuple[type[HonestKit], str, list[str]]] = [
     ids=[f"{kit.__name__.removesuffix('Kit')} {test[5:20]}" for kit, test, _ in LIARS],
 )
 def test_a_liar_is_found(tmp_path: Path, kit: type[HonestKit], test: str, said: list[str]) -> None:
-    with pytest.raises(AssertionError) as found:
+    with pytest.raises(AssertionError) as failure:
         run(kit, test, tmp_path)
-    assert [words for words in said if not re.search(words, str(found.value))] == []
+    assert [words for words in said if not re.search(words, str(failure.value))] == []
 
 
 def test_without_strace_a_flush_to_the_device_is_listed_as_not_tried(

@@ -81,36 +81,36 @@ def write_and_tell_twice(right: Any, log: MemoryLog, done: Callable[[WriteOutcom
 
 
 def read_to_the_end(right: Any, log: MemoryLog, offset: int, size: int, end: int, minimum: bool) -> LogRead:
-    found: LogRead = right(log, offset, size, log.written_end_offset, minimum)
-    return found
+    log_read: LogRead = right(log, offset, size, log.written_end_offset, minimum)
+    return log_read
 
 
 def read_without_a_limit(
     right: Any, log: MemoryLog, offset: int, size: int, end: int, minimum: bool
 ) -> LogRead:
-    found: LogRead = right(log, offset, 1 << 30, end, minimum)
-    return found
+    log_read: LogRead = right(log, offset, 1 << 30, end, minimum)
+    return log_read
 
 
 def read_only_what_fits(
     right: Any, log: MemoryLog, offset: int, size: int, end: int, minimum: bool
 ) -> LogRead:
-    found: LogRead = right(log, offset, size, end, False)
-    return found
+    log_read: LogRead = right(log, offset, size, end, False)
+    return log_read
 
 
 def read_anything(right: Any, log: MemoryLog, offset: int, *rest: Any) -> LogRead:
-    found: LogRead = right(log, min(max(offset, log.log_start_offset), log.written_end_offset), *rest)
-    return found
+    log_read: LogRead = right(log, min(max(offset, log.log_start_offset), log.written_end_offset), *rest)
+    return log_read
 
 
 def read_below_the_start(right: Any, log: MemoryLog, offset: int, *rest: Any) -> LogRead:
     start, log.log_start_offset = log.log_start_offset, 0
     try:
-        found: LogRead = right(log, offset, *rest)
+        log_read: LogRead = right(log, offset, *rest)
     finally:
         log.log_start_offset = start
-    return found
+    return log_read
 
 
 def cut_too_little(right: Any, log: MemoryLog, offset: int) -> None:
@@ -149,11 +149,11 @@ def roll_in_silence(right: Any, log: MemoryLog, base_offset: int) -> None:
 
 
 def time_of_the_batch(right: Any, log: MemoryLog, timestamp_ms: int) -> TimestampOffset | None:
-    found: TimestampOffset | None = right(log, timestamp_ms)
-    if found is None:
+    time_offset: TimestampOffset | None = right(log, timestamp_ms)
+    if time_offset is None:
         return None
-    batch = next(log.batches(found.offset))
-    return TimestampOffset(batch.max_timestamp, batch.base_offset, found.leader_epoch)
+    batch = next(log.batches(time_offset.offset))
+    return TimestampOffset(batch.max_timestamp, batch.base_offset, time_offset.leader_epoch)
 
 
 def newest_is_the_last(right: Any, log: MemoryLog) -> TimestampOffset | None:
@@ -172,8 +172,8 @@ def small_file_grows(right: Any, aux: MemoryAux, name: str, data: bytes) -> None
 
 
 def part_from_the_beginning(right: Any, aux: MemoryAux, name: str, position: int, size: int) -> bytes | None:
-    found: bytes | None = right(aux, name, 0, size)
-    return found
+    part: bytes | None = right(aux, name, 0, size)
+    return part
 
 
 def draft_is_seen(right: Any, aux: MemoryAux, name: str) -> MemoryDraft:
@@ -361,8 +361,8 @@ def swap_two_partitions(
 ) -> Any:
     """After a restart the logs of two partitions of a topic have changed places."""
     other = TopicPartition(partition.topic, 1 - partition.partition)
-    found = dict(storage.partitions())
-    both = partition.topic == "topic" and found.get(partition) == found.get(other) is not None
+    partitions = dict(storage.partitions())
+    both = partition.topic == "topic" and partitions.get(partition) == partitions.get(other) is not None
     return right(storage, other if both else partition, *rest, **named)
 
 
@@ -372,9 +372,9 @@ def lose_small_files(ending: str) -> Callable[..., Any]:
     async def lose(
         right: Any, storage: LocalStorage, partition: TopicPartition, *rest: Any, **named: Any
     ) -> Any:
-        found = partition in dict(storage.partitions())
+        has_partition = partition in dict(storage.partitions())
         log = await right(storage, partition, *rest, **named)
-        for name in log.aux.names() if found else ():
+        for name in log.aux.names() if has_partition else ():
             if name.endswith(ending):
                 log.aux.delete(name)
         return log
@@ -395,10 +395,10 @@ def look_up_the_next_of_one_in_16(right: Any, log: LocalLog, timestamp_ms: int) 
     wrong: Completion[TimestampOffset | None] = Completion()
 
     def answer(done: Completion[TimestampOffset | None]) -> None:
-        found = done.result()
-        if found is not None and found.offset % 16 == 15:
-            found = msgspec.structs.replace(found, offset=found.offset + 1)
-        wrong.complete(found)
+        place = done.result()
+        if place is not None and place.offset % 16 == 15:
+            place = msgspec.structs.replace(place, offset=place.offset + 1)
+        wrong.complete(place)
 
     looked_up.when_done(answer)
     return wrong

@@ -50,7 +50,7 @@ class MemoryTarget:
         assert self.aborted is None
         data = b"".join(buffers)
         self.buffers += len(buffers)
-        found = [
+        spans = [
             BatchSpan(
                 batch.last_offset,
                 batch.size_bytes,
@@ -58,7 +58,7 @@ class MemoryTarget:
             )
             for batch in split_batches(memoryview(data))
         ]
-        assert found == list(batches)
+        assert spans == list(batches)
         self.data += data
 
     def finish(self, aborted: Sequence[AbortedTransaction], modified_ms: int) -> None:
@@ -143,7 +143,7 @@ class MemoryLog:
 
     def batches(self) -> list[RecordBatch]:
         """All that is there, with right CRCs and rising offsets."""
-        found: list[RecordBatch] = []
+        read_batches: list[RecordBatch] = []
         for source in self.sources:
             next_offset = source.base_offset
             for batch in split_batches(memoryview(source.data)):
@@ -151,8 +151,8 @@ class MemoryLog:
                 assert next_offset <= batch.base_offset
                 next_offset = batch.next_offset
                 assert next_offset <= source.next_offset
-                found.append(batch)
-        return found
+                read_batches.append(batch)
+        return read_batches
 
     def survivors(self) -> list[tuple[int, bytes | None, bytes | None]]:
         """Offset, key and value of each record that isn't a marker."""

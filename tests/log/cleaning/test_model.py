@@ -343,11 +343,17 @@ def test_rounds_leave_what_the_model_leaves(script: Script, rounds: list[Round])
                 aborted=aborted,
                 producers=script.producers,
             )
-        seen = {found.transaction for found in model.batches if not found.control}
-        markers = {found.base_offset: found.transaction for found in model.batches if found.control}
+        seen = {model_batch.transaction for model_batch in model.batches if not model_batch.control}
+        markers = {
+            model_batch.base_offset: model_batch.transaction
+            for model_batch in model.batches
+            if model_batch.control
+        }
         first_dirty = model.round(first_dirty, log.end_offset, now_ms, capacity, bases)
         assert result.cleaned_end_offset == first_dirty
-        assert [read(batch) for batch in log.batches()] == [flat(found) for found in model.batches]
+        assert [read(batch) for batch in log.batches()] == [
+            flat(model_batch) for model_batch in model.batches
+        ]
         listed = [entry for target in log.targets for entry in target.aborted or ()]
         assert listed == [
             entry

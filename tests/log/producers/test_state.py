@@ -268,14 +268,14 @@ class Model:
 
     def run(self, producer_id: int) -> list[RecordBatch]:
         """Data batches since the producer's epoch last changed."""
-        found: list[RecordBatch] = []
+        run_batches: list[RecordBatch] = []
         epoch = None
         for item in self.mine(producer_id):
             if item.batch.producer_epoch != epoch:
-                epoch, found = item.batch.producer_epoch, []
+                epoch, run_batches = item.batch.producer_epoch, []
             if item.committed is None:
-                found.append(item.batch)
-        return found
+                run_batches.append(item.batch)
+        return run_batches
 
     def open_since(self, producer_id: int) -> int | None:
         start = None
@@ -323,7 +323,7 @@ class Model:
 
     def aborted(self) -> list[tuple[int, int, int]]:
         starts: dict[int, int] = {}
-        found = []
+        transactions = []
         for item in self.log:
             producer_id = item.batch.producer_id
             if item.opens:
@@ -331,8 +331,8 @@ class Model:
             elif item.committed is not None and producer_id in starts:
                 start = starts.pop(producer_id)
                 if not item.committed and item.batch.last_offset < self.written_end:
-                    found.append((producer_id, start, item.batch.last_offset))
-        return found
+                    transactions.append((producer_id, start, item.batch.last_offset))
+        return transactions
 
 
 producers = st.integers(1, 2)
@@ -440,6 +440,6 @@ class Run:
 @given(st.lists(step, max_size=30))
 def test_it_agrees_with_a_log_that_is_read_anew_each_time(steps: list[tuple[object, ...]]) -> None:
     run = Run()
-    for one in steps:
-        run.take(one)
+    for action in steps:
+        run.take(action)
         run.compare()

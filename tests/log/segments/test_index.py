@@ -138,8 +138,8 @@ def test_a_run_of_batches_is_indexed_as_they_would_be_one_by_one(
             indexed |= alone.add(offset, position, size, timestamp_ms)
             position += size
         assert together.add_run(last_offsets, positions, position, [row[2] for row in run]) == indexed
-    for one in (alone, together):
-        one.seal()
+    for index in (alone, together):
+        index.seal()
     assert together.offsets.encode() == alone.offsets.encode()
     assert together.times.encode() == alone.times.encode()
     assert together.max_timestamp_offset == alone.max_timestamp_offset
@@ -185,5 +185,5 @@ def test_every_offset_is_found_where_batches_differ_in_size(gap: Callable[[int],
         offset += gap(number)
         index.append(offset, number * 16 + 16)
         entries.append((offset, number * 16 + 16))
-    for target in {one + away for one, _ in entries for away in (-1, 0, 1)} - {-1}:
+    for target in {entry_offset + away for entry_offset, _ in entries for away in (-1, 0, 1)} - {-1}:
         assert index.lookup(target) == max(entry for entry in entries if entry[0] <= target)

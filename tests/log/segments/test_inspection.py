@@ -26,13 +26,13 @@ def segment(count: int, *, payload_bytes: int = 40, hole: int = 0) -> tuple[byte
 
 
 def parts(data: bytes, *, check_crc: bool = True) -> list[WholeBatch | Damage]:
-    found = list(inspect_segment(memoryview(data), BASE, check_crc=check_crc))
+    all_parts = list(inspect_segment(memoryview(data), BASE, check_crc=check_crc))
     at = 0
-    for part in found:
+    for part in all_parts:
         assert part.position == at, "every byte is in exactly one part"
         at += part.batch.size_bytes if isinstance(part, WholeBatch) else part.size_bytes
     assert at == len(data)
-    return found
+    return all_parts
 
 
 def whole(data: bytes) -> list[int]:

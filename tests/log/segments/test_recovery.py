@@ -46,10 +46,10 @@ def walked(
 ) -> tuple[list[tuple[int, int]], WalkEnd]:
     """(position, last offset) of each whole batch: with such an interval each gets an index entry, but the first."""
     steps = recover_segment(reader(data), len(data), base_offset, interval_bytes=0, chunk_bytes=chunk_bytes)
-    found = drive(steps)[1]
-    entries = [found.offsets.entry(at) for at in range(len(found.offsets))]
-    first = [(0, RecordBatch(memoryview(data)).last_offset)] if found.end.position else []
-    return first + [(entry.position, entry.offset) for entry in entries], found.end
+    recovery = drive(steps)[1]
+    entries = [recovery.offsets.entry(at) for at in range(len(recovery.offsets))]
+    first = [(0, RecordBatch(memoryview(data)).last_offset)] if recovery.end.position else []
+    return first + [(entry.position, entry.offset) for entry in entries], recovery.end
 
 
 def recovered(data: bytes, interval_bytes: int = 100) -> RecoveredSegment:

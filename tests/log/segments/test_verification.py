@@ -75,11 +75,11 @@ def test_a_sound_segment_gives_no_finding_and_the_right_counts() -> None:
 def test_damaged_bytes_are_to_be_cut_and_say_where() -> None:
     log = bytearray(log_bytes())
     log[200] ^= 1
-    (found, *_) = findings(bytes(log))
-    assert found.mending is Mending.CUT
-    assert found.damage is not None
-    assert found.damage.position <= 200 < found.damage.position + found.damage.size_bytes
-    assert "CRC" in found.problem
+    (finding, *_) = findings(bytes(log))
+    assert finding.mending is Mending.CUT
+    assert finding.damage is not None
+    assert finding.damage.position <= 200 < finding.damage.position + finding.damage.size_bytes
+    assert "CRC" in finding.problem
 
 
 @pytest.mark.parametrize(
@@ -95,9 +95,9 @@ def test_damaged_bytes_are_to_be_cut_and_say_where() -> None:
 )
 def test_an_offset_index_that_is_not_of_this_log_is_to_be_rebuilt(change, said) -> None:  # type: ignore[no-untyped-def]
     offsets, times = indexed(log_bytes())
-    (found,) = findings(log_bytes(), change(offsets), times)
-    assert found.mending is Mending.REBUILD
-    assert said in found.problem
+    (finding,) = findings(log_bytes(), change(offsets), times)
+    assert finding.mending is Mending.REBUILD
+    assert said in finding.problem
 
 
 def test_a_time_index_that_would_hide_records_is_to_be_rebuilt() -> None:
@@ -105,9 +105,9 @@ def test_a_time_index_that_would_hide_records_is_to_be_rebuilt() -> None:
     offsets, times = indexed(log_bytes())
     low = bytearray(times)
     low[12 + 7] -= 5
-    (found,) = findings(log_bytes(), offsets, bytes(low))
-    assert (found.file[-9:], found.mending) == ("timeindex", Mending.REBUILD)
-    assert "stands there" in found.problem
+    (finding,) = findings(log_bytes(), offsets, bytes(low))
+    assert (finding.file[-9:], finding.mending) == ("timeindex", Mending.REBUILD)
+    assert "stands there" in finding.problem
 
 
 def test_the_header_of_a_marker_that_the_cleaner_emptied_is_sound() -> None:
@@ -117,8 +117,8 @@ def test_the_header_of_a_marker_that_the_cleaner_emptied_is_sound() -> None:
 def test_zeros_behind_the_last_entry_are_no_fault() -> None:
     """Kafka preallocates the indexes of the active segment, and kill -9 leaves them so."""
     offsets, times = indexed(log_bytes())
-    found = findings(log_bytes(), offsets + bytes(8000), times + bytes(12_000))
-    assert [one.mending for one in found] == [Mending.NOTHING, Mending.NOTHING]
+    notes = findings(log_bytes(), offsets + bytes(8000), times + bytes(12_000))
+    assert [note.mending for note in notes] == [Mending.NOTHING, Mending.NOTHING]
 
 
 def test_missing_indexes_are_to_be_rebuilt_unless_there_is_nothing_to_index() -> None:
@@ -140,10 +140,10 @@ def test_an_aborted_transaction_needs_its_marker() -> None:
     other = AbortedTransaction(
         producer_id=8, first_offset=BASE, last_offset=BASE + 6, last_stable_offset=BASE
     )
-    (found,) = findings(log, offsets, times, encode_aborted([other]))
-    assert "no abort marker of producer 8" in found.problem
-    (found,) = findings(log, offsets, times, b"x" * 35)
-    assert "34-byte entries" in found.problem
+    (finding,) = findings(log, offsets, times, encode_aborted([other]))
+    assert "no abort marker of producer 8" in finding.problem
+    (finding,) = findings(log, offsets, times, b"x" * 35)
+    assert "34-byte entries" in finding.problem
 
 
 def test_records_that_are_no_records_are_found_when_looked_for() -> None:
@@ -153,9 +153,9 @@ def test_records_that_are_no_records_are_found_when_looked_for() -> None:
     offsets, times = indexed(log)
     segment = SegmentBytes(base_offset=BASE, log=memoryview(log), offset_index=offsets, time_index=times)
     assert verify_segment(segment).findings == []
-    (found,) = verify_segment(segment, deep=True).findings
-    assert found.mending is Mending.NONE
-    assert f"offset {BASE + 1}" in found.problem
+    (finding,) = verify_segment(segment, deep=True).findings
+    assert finding.mending is Mending.NONE
+    assert f"offset {BASE + 1}" in finding.problem
 
 
 def summary(base: int, end: int, epochs: list[tuple[int, int]] | None = None) -> SegmentSummary:
@@ -166,11 +166,11 @@ def summary(base: int, end: int, epochs: list[tuple[int, int]] | None = None) ->
 
 def test_a_hole_between_segments_is_told_unless_the_log_is_compacted() -> None:
     log = [summary(0, 10), summary(15, 20)]
-    (found,) = verify_log(log, compacts=False)
-    assert found.problem == "offsets 10 to 14 before it are missing"
+    (finding,) = verify_log(log, compacts=False)
+    assert finding.problem == "offsets 10 to 14 before it are missing"
     assert list(verify_log(log, compacts=True)) == []
-    (found,) = verify_log([summary(0, 10), summary(8, 20)], compacts=True)
-    assert found.mending is Mending.NONE
+    (finding,) = verify_log([summary(0, 10), summary(8, 20)], compacts=True)
+    assert finding.mending is Mending.NONE
 
 
 def test_epochs_are_held_against_the_batches() -> None:
@@ -183,8 +183,8 @@ def test_epochs_are_held_against_the_batches() -> None:
     wrong = LeaderEpochCache()
     wrong.assign(0, 0)
     wrong.assign(2, 7)
-    (found,) = verify_epochs(wrong.encode(), "epochs", log)
-    assert found.problem == "the batch at offset 5 is of epoch 2, the file says 0"
+    (finding,) = verify_epochs(wrong.encode(), "epochs", log)
+    assert finding.problem == "the batch at offset 5 is of epoch 2, the file says 0"
     assert [f.mending for f in verify_epochs(b"junk", "epochs", log)] == [Mending.REBUILD]
     assert [f.problem for f in verify_epochs(None, "epochs", log)] == ["missing"]
     assert list(verify_epochs(None, "epochs", [])) == []
@@ -195,5 +195,5 @@ def test_a_snapshot_must_be_readable_and_of_this_log() -> None:
     data = encode_snapshot([entry])
     assert list(verify_snapshot(data, "s", 10, 10)) == []
     for bad, offset in ((data[:-1], 10), (data, 11), (data, 9)):
-        found = list(verify_snapshot(bad, "s", offset, 10))
-        assert [one.mending for one in found] == [Mending.REMOVE]
+        notes = list(verify_snapshot(bad, "s", offset, 10))
+        assert [note.mending for note in notes] == [Mending.REMOVE]

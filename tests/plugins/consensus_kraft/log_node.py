@@ -56,12 +56,12 @@ def batch(base_offset: int, epoch: int, *names: str) -> bytes:
 
 def history(*runs: tuple[int, int]) -> list[bytes]:
     """Returns a leader's batches of two records: for each (epoch, count) so many."""
-    found: list[bytes] = []
+    history_batches: list[bytes] = []
     for epoch, count in runs:
         for _ in range(count):
-            offset = 2 * len(found)
-            found.append(batch(offset, epoch, f"e{epoch}-{offset}", f"e{epoch}-{offset + 1}"))
-    return found
+            offset = 2 * len(history_batches)
+            history_batches.append(batch(offset, epoch, f"e{epoch}-{offset}", f"e{epoch}-{offset + 1}"))
+    return history_batches
 
 
 class LogNode:
@@ -132,14 +132,14 @@ class LogNode:
         """All batches of the log, as they are stored."""
         raft = self.raft
         start, end = raft.log.log_start_offset, raft.log.written_end_offset
-        return [bytes(one.data) for one in raft.log.batches(start)] if start < end else []
+        return [bytes(log_batch.data) for log_batch in raft.log.batches(start)] if start < end else []
 
     def read(self, offset: int, bytes_max: int = 1 << 20) -> list[RecordBatch]:
         """What a fetching voter gets."""
         answer = self.raft.read(offset, bytes_max)
-        found: LogRead = self.runtime.run(_wait(answer)) if isinstance(answer, Completion) else answer
-        data = join(found.parts)
-        release(found.parts)
+        log_read: LogRead = self.runtime.run(_wait(answer)) if isinstance(answer, Completion) else answer
+        data = join(log_read.parts)
+        release(log_read.parts)
         return list(split_batches(memoryview(data), allow_partial=True))
 
     def epochs(self) -> list[tuple[int, int]]:
@@ -158,8 +158,8 @@ def epochs_of(batches: list[bytes]) -> list[tuple[int, int]]:
     """Epochs and where they begin, as the batches say."""
     cache = LeaderEpochCache()
     for data in batches:
-        one = RecordBatch(memoryview(data))
-        cache.assign(one.partition_leader_epoch, one.base_offset)
+        record_batch = RecordBatch(memoryview(data))
+        cache.assign(record_batch.partition_leader_epoch, record_batch.base_offset)
     return [(epoch, start) for epoch, start in cache.entries]
 
 

@@ -62,12 +62,14 @@ class Watching:
         self.network = Network()
         self.dead: list[tuple[int, int]] = []
         composition = SimpleNamespace(runtime=self.runtime, transport=self.network, node_id=1)
-        self.watch = BrokerWatch(cast("Any", composition), lambda one, epoch: self.dead.append((one, epoch)))
+        self.watch = BrokerWatch(
+            cast("Any", composition), lambda broker_id, epoch: self.dead.append((broker_id, epoch))
+        )
 
     def image(self, *, epoch: int = 5, fenced: bool = False, port: int = 9092) -> ClusterImage:
         brokers = {
-            one: BrokerImage(
-                broker_id=one,
+            broker_id: BrokerImage(
+                broker_id=broker_id,
                 epoch=epoch,
                 incarnation_id=bytes(16),
                 endpoints=(
@@ -75,7 +77,7 @@ class Watching:
                 ),
                 fenced=fenced,
             )
-            for one in (1, 2)
+            for broker_id in (1, 2)
         }
         return cast("ClusterImage", SimpleNamespace(brokers=brokers))
 

@@ -26,16 +26,16 @@ def cluster() -> Cluster:
 
 def changes(cluster: Cluster, seconds: float) -> list[bool]:
     """Wait, and return each change of the broker's fencing in the controller's image."""
-    at = next(one for one in (1, 2, 3) if is_controller(cluster, one))
-    found, is_fenced, end_s = list[bool](), False, cluster.loop.time() + seconds
+    at = next(node_id for node_id in (1, 2, 3) if is_controller(cluster, node_id))
+    samples, is_fenced, end_s = list[bool](), False, cluster.loop.time() + seconds
     while cluster.loop.time() < end_s:
         cluster.wait(0.02)
         assert is_controller(cluster, at), "the quorum has another leader"
         now = BROKER in fenced(cluster, at)
         if now is not is_fenced:
-            found.append(now)
+            samples.append(now)
         is_fenced = now
-    return found
+    return samples
 
 
 def is_controller(cluster: Cluster, node_id: int) -> bool:
@@ -120,7 +120,7 @@ def test_a_one_way_cut_refuses_nothing(cluster: Cluster, out: bool) -> None:
 def test_a_voter_that_alone_loses_its_leader_ends_no_leadership(cluster: Cluster, how: str) -> None:
     """A firewall sends it to an election at once, a cut after its fetch timeout. The others hear the leader."""
     leader = cluster.controller
-    follower = next(one for one in (1, 2, 3) if one != leader)
+    follower = next(node_id for node_id in (1, 2, 3) if node_id != leader)
     known = cluster.metadata(leader).controller
     here, there = address_of(follower), address_of(leader)
     if how == "refuse":
@@ -133,6 +133,8 @@ def test_a_voter_that_alone_loses_its_leader_ends_no_leadership(cluster: Cluster
     else:
         cluster.network.cut(*((here, there) if how == "cut out" else (there, here)))
     cluster.wait(SHORT_S)
-    assert all(cluster.metadata(one).controller == known for one in cluster.alive if one != follower)
+    assert all(
+        cluster.metadata(node_id).controller == known for node_id in cluster.alive if node_id != follower
+    )
     cluster.network.heal_all()
     cluster.until(lambda: cluster.leader is not None, 10)

@@ -23,7 +23,7 @@ from tests.plugins.consensus_kraft.test_three_nodes import CONTROLLER_PORT, Clus
 CLIENT = OnBehalf(ANONYMOUS, "127.0.0.1", "test")
 QUORUM = {
     "controller.quorum.bootstrap.servers": ",".join(
-        f"{address_of(one)}:{CONTROLLER_PORT}" for one in (1, 2, 3)
+        f"{address_of(node_id)}:{CONTROLLER_PORT}" for node_id in (1, 2, 3)
     )
 }
 
@@ -53,8 +53,8 @@ class DynamicCluster(Cluster):
 
     def ask(self, at: int, request: Message, timeout_ms: float = 5_000) -> Any:
         metadata = self.metadata(at)
-        asked = metadata.submit(request, timeout_ms, on_behalf=CLIENT, wait_image=False)
-        return self.run(self.machines[at].run(asked))
+        answer = metadata.submit(request, timeout_ms, on_behalf=CLIENT, wait_image=False)
+        return self.run(self.machines[at].run(answer))
 
     def add(self, one: int, at: int = 1, **fields: Any) -> Any:
         key = self.key(one)
@@ -77,9 +77,9 @@ class DynamicCluster(Cluster):
     def grown(self) -> DynamicCluster:
         """All started, and voters."""
         self.start()
-        for one in self.machines:
-            if one != 1:
-                assert self.add(one).error_code == 0
+        for node_id in self.machines:
+            if node_id != 1:
+                assert self.add(node_id).error_code == 0
         return self
 
 
@@ -106,8 +106,8 @@ def test_a_voter_takes_back_what_others_say_of_it(cluster: DynamicCluster) -> No
             listeners=[update.Listener(name=listener.listener, host="nowhere", port=9 + number)],
             kraft_version_feature=update.KRaftVersionFeature(max_supported_version=1),
         )
-        asked: Any = cluster.metadata(1).replica.membership.updated(request)
-        assert cluster.run(cluster.machines[1].run(asked)).error_code == 0
+        voter_update: Any = cluster.metadata(1).replica.membership.updated(request)
+        assert cluster.run(cluster.machines[1].run(voter_update)).error_code == 0
         cluster.until(lambda: cluster.metadata(2).replica.driver.raft.voters != voters, 1)
         cluster.until(lambda: cluster.metadata(2).replica.driver.raft.voters == voters, 10)
         cluster.wait(1)  # until that is committed, too: before, another change is refused
@@ -116,13 +116,13 @@ def test_a_voter_takes_back_what_others_say_of_it(cluster: DynamicCluster) -> No
 
 def test_a_quorum_of_one_grows_to_three_and_outlives_its_first_voter(cluster: DynamicCluster) -> None:
     assert cluster.create(3, "alone") == 0
-    for one in (2, 3):
-        answer = cluster.add(one, at=3)
+    for voter_id in (2, 3):
+        answer = cluster.add(voter_id, at=3)
         assert (answer.error_code, answer.error_message) == (0, None)
     cluster.wait(1)
-    assert [cluster.voters(one) for one in (1, 2, 3)] == [[1, 2, 3]] * 3
-    assert {cluster.metadata(2).replica.driver.raft.voters.key_of(one) for one in (1, 2, 3)} == {
-        cluster.key(one) for one in (1, 2, 3)
+    assert [cluster.voters(node_id) for node_id in (1, 2, 3)] == [[1, 2, 3]] * 3
+    assert {cluster.metadata(2).replica.driver.raft.voters.key_of(node_id) for node_id in (1, 2, 3)} == {
+        cluster.key(node_id) for node_id in (1, 2, 3)
     }
     cluster.machines[1].crash(power_cut=False)
     cluster.until(lambda: cluster.leader in (2, 3), 5)
@@ -131,13 +131,13 @@ def test_a_quorum_of_one_grows_to_three_and_outlives_its_first_voter(cluster: Dy
 
 
 def test_the_voters_are_there_after_a_restart_of_all(cluster: DynamicCluster) -> None:
-    for one in (2, 3):
-        assert cluster.add(one).error_code == 0
-    for one in (1, 2, 3):
-        cluster.machines[one].crash(power_cut=True)
+    for voter_id in (2, 3):
+        assert cluster.add(voter_id).error_code == 0
+    for voter_id in (1, 2, 3):
+        cluster.machines[voter_id].crash(power_cut=True)
     cluster.start(2, 3)
     cluster.until(lambda: cluster.leader in (2, 3), 10)
-    assert [cluster.voters(one) for one in (2, 3)] == [[1, 2, 3]] * 2
+    assert [cluster.voters(node_id) for node_id in (2, 3)] == [[1, 2, 3]] * 2
 
 
 def test_a_leader_that_is_removed_resigns_and_stays_as_an_observer() -> None:
@@ -145,7 +145,7 @@ def test_a_leader_that_is_removed_resigns_and_stays_as_an_observer() -> None:
     assert cluster.leader == 1
     assert cluster.remove(cluster.key(1), at=2).error_code == 0
     cluster.until(lambda: cluster.leader in (2, 3), 5)
-    assert [cluster.voters(one) for one in (1, 2, 3)] == [[2, 3]] * 3
+    assert [cluster.voters(node_id) for node_id in (1, 2, 3)] == [[2, 3]] * 3
     assert not cluster.metadata(1).replica.driver.raft.is_voter
     assert cluster.create(1, "from-an-observer") == 0
     cluster.wait(1)
@@ -185,12 +185,12 @@ def test_a_minority_does_not_get_a_majority_by_a_lost_disk() -> None:
     async def start(one: int) -> None:
         await cluster.machines[one].start()
 
-    starting = [cluster.loop.create_task(start(one)) for one in (2, 3)]
+    starting = [cluster.loop.create_task(start(node_id)) for node_id in (2, 3)]
     cluster.wait(20)
-    known = {cluster.metadata(one).replica.driver.raft.leader_id for one in (2, 3)}
+    known = {cluster.metadata(node_id).replica.driver.raft.leader_id for node_id in (2, 3)}
     assert known == {-1}
-    for one in (2, 3):
-        cluster.machines[one].crash(power_cut=False)
+    for voter_id in (2, 3):
+        cluster.machines[voter_id].crash(power_cut=False)
     cluster.wait(1)
     del starting
 
@@ -270,8 +270,8 @@ def test_a_new_follower_and_a_snapshot_learn_the_voters() -> None:
     keys = {"metadata.log.max.record.bytes.between.snapshots": 2000}
     cluster = DynamicCluster(nodes=4, **keys)
     cluster.start(1, 2, 3)
-    for one in (2, 3):
-        assert cluster.add(one).error_code == 0
+    for voter_id in (2, 3):
+        assert cluster.add(voter_id).error_code == 0
     for number in range(30):
         assert cluster.create(1, f"topic-{number}") == 0
     cluster.wait(2)

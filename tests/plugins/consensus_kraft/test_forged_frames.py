@@ -119,17 +119,17 @@ class Attacked(DynamicCluster):
 
     def state(self) -> tuple[object, ...]:
         """What no frame of a stranger may change."""
-        rafts = {one: self.metadata(one).replica.driver.raft for one in self.alive}
+        rafts = {node_id: self.metadata(node_id).replica.driver.raft for node_id in self.alive}
         voters = [raft.voters for raft in rafts.values()]
         brokers = {
-            one.broker_id: replace(one, log_dirs=tuple(sorted(one.log_dirs)))
-            for one in self.image.brokers.values()
-            if one.broker_id in self.machines
+            broker.broker_id: replace(broker, log_dirs=tuple(sorted(broker.log_dirs)))
+            for broker in self.image.brokers.values()
+            if broker.broker_id in self.machines
         }
-        controllers = {one: self.image.controllers.get(one) for one in self.machines}
-        nobody = [one for one in self.image.brokers if one < 0]
+        controllers = {node_id: self.image.controllers.get(node_id) for node_id in self.machines}
+        nobody = [broker_id for broker_id in self.image.brokers if broker_id < 0]
         partition = replace(self.partition, isr=tuple(sorted(self.partition.isr)), partition_epoch=0)
-        epochs = {one: raft.epoch for one, raft in rafts.items()}
+        epochs = {node_id: raft.epoch for node_id, raft in rafts.items()}
         return self.alive, self.leader, epochs, voters, brokers, controllers, nobody, partition
 
     def produce(self, **of_a_transaction: Any) -> int:
@@ -152,11 +152,11 @@ class Attacked(DynamicCluster):
     def transaction(self) -> int:
         """Write a record in a transaction of the client's transactional id, and commit it. Return the error code."""
         find = find_coordinator.FindCoordinatorRequest(key_type=1, key=TRANSACTIONAL_ID)
-        found: Any = self.send(self.partition.leader, "broker", find, 3)
-        if found is None or found.error_code:
-            return -1 if found is None else found.error_code
+        coordinator: Any = self.send(self.partition.leader, "broker", find, 3)
+        if coordinator is None or coordinator.error_code:
+            return -1 if coordinator is None else coordinator.error_code
         init = init_producer_id.InitProducerIdRequest(TRANSACTIONAL_ID, transaction_timeout_ms=60_000)
-        producer: Any = self.send(found.node_id, "broker", init, 4)
+        producer: Any = self.send(coordinator.node_id, "broker", init, 4)
         if producer is None or producer.error_code:
             return -1 if producer is None else int(producer.error_code)
         self.producer_id, self.producer_epoch = producer.producer_id, producer.producer_epoch
@@ -166,7 +166,7 @@ class Attacked(DynamicCluster):
             v3_and_below_producer_epoch=self.producer_epoch,
             v3_and_below_topics=[add_partitions_to_txn.AddPartitionsToTxnTopic(TOPIC, [0])],
         )
-        begun: Any = self.send(found.node_id, "broker", begin, 3)
+        begun: Any = self.send(coordinator.node_id, "broker", begin, 3)
         if begun is None:
             return -1
         if code := begun.results_by_topic_v3_and_below[0].results_by_partition[0].partition_error_code:
@@ -180,7 +180,7 @@ class Attacked(DynamicCluster):
         if code:
             return code
         end = end_txn.EndTxnRequest(TRANSACTIONAL_ID, self.producer_id, self.producer_epoch, committed=True)
-        ended: Any = self.send(found.node_id, "broker", end, 3)
+        ended: Any = self.send(coordinator.node_id, "broker", end, 3)
         if ended is None or ended.error_code:
             self.acknowledged.pop()
         return -1 if ended is None else int(ended.error_code)
@@ -200,8 +200,8 @@ class Attacked(DynamicCluster):
         return values
 
     def stable_end(self) -> int:
-        asked = list_offsets.ListOffsetsPartition(partition_index=0, timestamp=LATEST)
-        topics = [list_offsets.ListOffsetsTopic(name=TOPIC, partitions=[asked])]
+        query = list_offsets.ListOffsetsPartition(partition_index=0, timestamp=LATEST)
+        topics = [list_offsets.ListOffsetsTopic(name=TOPIC, partitions=[query])]
         request = list_offsets.ListOffsetsRequest(-1, isolation_level=READ_COMMITTED, topics=topics)
         answer: Any = self.send(self.partition.leader, "broker", request, 5)
         return int(answer.topics[0].partitions[0].offset)
@@ -249,10 +249,15 @@ class Attacked(DynamicCluster):
         """
         if isinstance(request, end_quorum_epoch.EndQuorumEpochRequest):
             epoch = self.metadata(1).replica.driver.raft.epoch
-            ended = [one for topic in request.topics for one in topic.partitions]
-            return any((one.leader_id, one.leader_epoch) == (self.leader, epoch) for one in ended)
+            ended = [partition for topic in request.topics for partition in topic.partitions]
+            return any(
+                (partition.leader_id, partition.leader_epoch) == (self.leader, epoch) for partition in ended
+            )
         if isinstance(request, write_txn_markers.WriteTxnMarkersRequest):
-            fences = [(one.producer_id, one.producer_epoch > self.producer_epoch) for one in request.markers]
+            fences = [
+                (marker.producer_id, marker.producer_epoch > self.producer_epoch)
+                for marker in request.markers
+            ]
             return (self.producer_id, True) in fences
         return False
 
@@ -291,7 +296,7 @@ def ordinary(cluster: Attacked, kind: str, key: int) -> dict[str, list[Any]]:
     raft = cluster.metadata(leader).replica.driver.raft
     epoch = raft.epoch
     partition, topic = cluster.partition, cluster.image.topics[TOPIC]
-    other = next(one for one in cluster.alive if one not in (leader, partition.leader))
+    other = next(node_id for node_id in cluster.alive if node_id not in (leader, partition.leader))
     sender = partition.leader if key == ApiKey.ALTER_PARTITION else other
     broker = cluster.image.brokers[sender]
     directory = raft.voters.key_of(other).directory_id
@@ -355,7 +360,9 @@ def usual(cluster: Attacked, kind: str, key: int, version: int) -> Any:
         isr = cluster.partition.isr
         part.new_isr = list(isr) if version < 3 else []
         part.new_isr_with_epochs = [
-            alter_partition.BrokerState(one, cluster.image.brokers[one].epoch) for one in isr if version >= 3
+            alter_partition.BrokerState(broker_id, cluster.image.brokers[broker_id].epoch)
+            for broker_id in isr
+            if version >= 3
         ]
     if key == ApiKey.FETCH_SNAPSHOT:
         (part,) = request.topics[0].partitions
@@ -369,8 +376,8 @@ def error_codes(part: Any) -> Iterator[int]:
         if field.name.endswith("error_code"):
             yield value
         if field.type.struct is not None and value is not None:
-            for one in value if field.type.array else [value]:
-                yield from error_codes(one)
+            for element in value if field.type.array else [value]:
+                yield from error_codes(element)
 
 
 def sample(cluster: Attacked, random: Random, kind: str, key: int) -> Iterator[tuple[Message, int]]:
@@ -393,7 +400,7 @@ def sweep(cluster: Attacked, kind: str, key: int, version: int) -> list[tuple[Me
     one. What that one changes might keep the others from getting far.
     """
     request = usual(cluster, kind, key, version)
-    return [(one, version) for one in (*varied(request, version), request)]
+    return [(variant, version) for variant in (*varied(request, version), request)]
 
 
 def test_no_number_in_the_newest_version_of_a_peers_request_changes_what_others_own(
@@ -410,7 +417,7 @@ def test_a_broker_whose_id_a_stranger_registers_serves_again(cluster: Attacked) 
     """UnregisterBroker, and one registration of its id, which no heartbeat follows. Its process goes on."""
     leader, before = cluster.leader, cluster.state()
     assert leader is not None
-    victim = next(one for one in cluster.alive if one not in (leader, cluster.partition.leader))
+    victim = next(node_id for node_id in cluster.alive if node_id not in (leader, cluster.partition.leader))
     broker = cluster.image.brokers[victim]
     request = usual(cluster, "controller", ApiKey.BROKER_REGISTRATION, 4)
     request.broker_id = victim
@@ -430,8 +437,12 @@ def test_every_ordinary_request_of_a_peer_is_served(cluster: Attacked) -> None:
         version = cluster.versions(kind, key)[-1]
         request = usual(cluster, kind, key, version)
         if key != ApiKey.END_QUORUM_EPOCH:
-            answers = [cluster.send(one, kind, request, version) for one in cluster.alive]
-            assert any(one is not None and not any(error_codes(one)) for one in answers), (kind, key, answers)
+            answers = [cluster.send(node_id, kind, request, version) for node_id in cluster.alive]
+            assert any(answer is not None and not any(error_codes(answer)) for answer in answers), (
+                kind,
+                key,
+                answers,
+            )
 
 
 def test_every_request_that_is_served_is_answered_whatever_its_numbers(cluster: Attacked) -> None:
@@ -440,7 +451,7 @@ def test_every_request_that_is_served_is_answered_whatever_its_numbers(cluster: 
     """
     random = Random(1)
     served = [(kind, key) for kind in PORTS for key in served_apis(cluster, kind)]
-    served.sort(key=lambda one: one[1] in ENDS_OTHERS)
+    served.sort(key=lambda entry: entry[1] in ENDS_OTHERS)
     requests = [
         (kind, request, version)
         for kind, key in served

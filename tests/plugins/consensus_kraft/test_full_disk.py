@@ -72,8 +72,8 @@ class Follower:
     def place(self) -> tuple[int, int]:
         """Offset and last epoch of the fetch that waits."""
         assert self.open_fetch is not None
-        asked = self.open_fetch[0].topics[0].partitions[0]
-        return asked.fetch_offset, asked.last_fetched_epoch
+        partition = self.open_fetch[0].topics[0].partitions[0]
+        return partition.fetch_offset, partition.last_fetched_epoch
 
     def answer(self, *, records: bytes = b"", high_watermark: int = 4, **changes: Any) -> None:
         """The leader answers the fetch that waits."""
@@ -141,13 +141,13 @@ SNAPSHOT = CheckpointId(20, 6)
 def serve_snapshot(follower: Follower) -> None:
     """The leader has a snapshot instead of the records, and gives all of it."""
     follower.answer(snapshot_id=fetch.SnapshotId(end_offset=SNAPSHOT.end_offset, epoch=SNAPSHOT.epoch))
-    asked, done = next(
+    request, done = next(
         (r, d) for _, r, d in reversed(follower.peers.sent) if isinstance(r, FetchSnapshotRequest)
     )
     data = encode_checkpoint(
         topics("s"), epoch=SNAPSHOT.epoch, timestamp_ms=TIME_MS, last_contained_ms=TIME_MS
     )
-    part = asked.topics[0].partitions[0]
+    part = request.topics[0].partitions[0]
     answer = ResponsePartitionSnapshot(
         snapshot_id=part.snapshot_id,
         current_leader=LeaderIdAndEpoch(leader_id=LEADER, leader_epoch=EPOCH),

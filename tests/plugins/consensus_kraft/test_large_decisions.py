@@ -198,11 +198,11 @@ def test_a_log_that_fails_within_a_transaction_aborts_it(node: KraftNode, disk: 
 
 def test_commands_wait_for_the_end_of_a_large_decision_and_keep_their_order(node: KraftNode) -> None:
     answered: list[str] = []
-    asked = {
+    answers = {
         name: node.submit(creation(name, partitions=partitions))
         for name, partitions in (("alpha", PARTITIONS), ("beta", 1), ("gamma", 1))
     }
-    for name, answer in asked.items():
+    for name, answer in answers.items():
         answer.when_done(lambda _, name=name: answered.append(name))  # type: ignore[misc]
     late = node.submit(creation("delta"), 0.0)
     turns_until(node, lambda: len(answered) == 3)
@@ -304,10 +304,10 @@ def test_elections_that_a_crash_interrupts_go_on(node: KraftNode) -> None:
 def test_a_heartbeat_is_answered_while_an_image_is_being_applied(node: KraftNode) -> None:
     """What reads the image waits for it; the deltas keep their order."""
     applying: list[Completion[None]] = []
-    told: list[str] = []
+    topic_names: list[str] = []
 
     def slow(image: ClusterImage, delta: ImageDelta) -> Completion[None] | None:
-        told.extend(topic.name for topic in delta.topics_created)
+        topic_names.extend(topic.name for topic in delta.topics_created)
         if delta.first:
             return None
         applying.append(Completion())
@@ -321,11 +321,11 @@ def test_a_heartbeat_is_answered_while_an_image_is_being_applied(node: KraftNode
     alpha, beta = node.submit(creation("alpha")), node.submit(creation("beta"))
     waiting = beat()
     node.runtime.advance(100)
-    assert (waiting.done, alpha.done, beta.done, told) == (True, False, False, ["alpha"])
+    assert (waiting.done, alpha.done, beta.done, topic_names) == (True, False, False, ["alpha"])
     assert beat().done
     applying[0].complete(None)
     node.runtime.run_turn()
-    assert (alpha.done, beta.done, told) == (True, False, ["alpha", "beta"])
+    assert (alpha.done, beta.done, topic_names) == (True, False, ["alpha", "beta"])
     applying[1].complete(None)
     node.runtime.run_turn()
     assert beta.done
@@ -341,9 +341,9 @@ def test_a_snapshot_over_many_turns_is_the_image_of_its_beginning(node: KraftNod
     turns = turns_until(node, node.snapshots)
     assert turns >= PARTITIONS // SLICE_RECORDS
     (name,) = node.snapshots()
-    found = CheckpointId.of(name)
-    assert found is not None
-    assert found.end_offset == at + 1
+    checkpoint_id = CheckpointId.of(name)
+    assert checkpoint_id is not None
+    assert checkpoint_id.end_offset == at + 1
     data = node.runtime.files.read_bytes(f"{LOG_DIR}/{name}")
     image = image_of(CLUSTER_ID, decode_checkpoint(data, name).records)
     assert [r for r in image_records(image) if not isinstance(r, RegisterControllerRecord)] == kept

@@ -86,9 +86,9 @@ def test_a_controller_that_failed_while_it_began_gives_no_command(monkeypatch: p
 def test_an_idle_controller_writes_no_op_records_at_its_interval(interval_ms: int, written: int) -> None:
     """They are committed, and change nothing else: nobody is told of topics, brokers or configs."""
     node = KraftNode(FakeDisk(), config={"metadata.max.idle.interval.ms": interval_ms}).start()
-    before, told = node.metadata.applied_offset, len(node.deltas)
+    before, delta_count = node.metadata.applied_offset, len(node.deltas)
     node.runtime.advance(5_100)
     assert node.metadata.applied_offset - before == written
-    assert len(node.deltas) - told == written
-    assert all(delta == ImageDelta() for delta in node.deltas[told:])
+    assert len(node.deltas) - delta_count == written
+    assert all(delta == ImageDelta() for delta in node.deltas[delta_count:])
     node.stop()

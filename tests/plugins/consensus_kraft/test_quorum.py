@@ -95,9 +95,9 @@ def test_nothing_is_answered_before_it_is_flushed(node: KraftNode) -> None:
 
 def test_changes_of_one_turn_share_a_write_and_a_flush(node: KraftNode, disk: FakeDisk) -> None:
     before = dict(disk.operations)
-    asked = [node.submit(creation(f"t{n}")) for n in range(20)]
+    answers = [node.submit(creation(f"t{n}")) for n in range(20)]
     node.runtime.advance(10)
-    assert all(one.done for one in asked)
+    assert all(answer.done for answer in answers)
     assert disk.operations["fdatasync"] - before["fdatasync"] == 1
     assert disk.operations["pwritev"] - before["pwritev"] <= 2, "the log, and perhaps an index"
 

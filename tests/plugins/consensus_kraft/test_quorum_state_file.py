@@ -93,12 +93,12 @@ def test_a_later_state_takes_the_place_of_one_that_waits(node: LogNode) -> None:
     """Each is told when it, or a later one, is on the device."""
     quorum = file_of(node)
     node.runtime.offload_delay_ms = lambda: 10.0
-    told: list[int] = []
+    epochs: list[int] = []
 
     def persist(epoch: int) -> None:
         def then(_: Completion[None]) -> None:
             assert on_disk(node).leader_epoch >= epoch
-            told.append(epoch)
+            epochs.append(epoch)
 
         quorum.persist(static(epoch)).when_done(then)
 
@@ -108,9 +108,9 @@ def test_a_later_state_takes_the_place_of_one_that_waits(node: LogNode) -> None:
     for epoch in range(2, 6):
         persist(epoch)
     node.runtime.advance(15)
-    assert told == [1]
+    assert epochs == [1]
     node.runtime.advance(50)
-    assert told == [1, 2, 3, 4, 5]
+    assert epochs == [1, 2, 3, 4, 5]
     assert node.disk.operations["write_atomically"] - before == 2
     assert quorum.state == on_disk(node) == static(5)
 
@@ -168,14 +168,14 @@ def test_a_file_that_can_not_be_read_ends_the_start(node: LogNode) -> None:
 def test_a_death_in_the_middle_of_a_vote() -> None:
     """What was told is remembered, or something later; nothing that was never asked for is there."""
     states = [static(1, voted_id=2), static(1, leader_id=2), dynamic(4, voted_id=3), dynamic(5)]
-    told: list[int] = []
+    numbers: list[int] = []
 
     def tell(number: int, done: Completion[None]) -> None:
         if done.error is None:
-            told.append(number)
+            numbers.append(number)
 
     def story(node: LogNode) -> None:
-        told.clear()
+        numbers.clear()
         quorum = file_of(node)
         for number, state in enumerate(states):
             quorum.persist(state).when_done(partial(tell, number))
@@ -184,10 +184,10 @@ def test_a_death_in_the_middle_of_a_vote() -> None:
 
     deaths = Deaths(lambda node: None, story)
     for _, again, where in deaths:
-        found = file_of(again).state
+        kept_state = file_of(again).state
         possible = [QuorumState(data_version=0), *states]
-        assert found in possible, where
-        assert possible.index(found) > max(told, default=-1), where
+        assert kept_state in possible, where
+        assert possible.index(kept_state) > max(numbers, default=-1), where
     assert deaths.count >= 60
 
 
@@ -201,10 +201,10 @@ def test_an_epoch_begins_with_its_leader() -> None:
         batch = RecordBatch(memoryview(data))
         batch.verify_crc()
         assert batch.partition_leader_epoch == 7
-        found = list(records(batch))
-        change = decode(LeaderChangeMessage, found[0].value or b"", 0)
+        all_records = list(records(batch))
+        change = decode(LeaderChangeMessage, all_records[0].value or b"", 0)
         assert change.leader_id == 2
         assert [voter.voter_id for voter in change.voters] == [1, 2, 3]
         assert [voter.voter_id for voter in change.granting_voters] == [2, 3]
-        kinds = [control_type_of(record.key) for record in found[1:]]
+        kinds = [control_type_of(record.key) for record in all_records[1:]]
         assert kinds == ([ControlType.KRAFT_VERSION, ControlType.KRAFT_VOTERS] if kraft_version else [])

@@ -106,7 +106,9 @@ def test_a_leader_appends_in_its_epoch(node: LogNode) -> None:
     assert node.raft.append(bytearray(batch(0, 0, "a", "b")), 5) == 2
     assert node.raft.last_epoch == 5
     node.settle()
-    assert [(one.base_offset, one.partition_leader_epoch) for one in node.read(0)] == [(0, 1), (2, 5)]
+    assert [
+        (stored_batch.base_offset, stored_batch.partition_leader_epoch) for stored_batch in node.read(0)
+    ] == [(0, 1), (2, 5)]
     assert node.epochs() == [(1, 0), (5, 2)]
 
 
@@ -136,7 +138,7 @@ def test_a_flush_is_told_when_it_is_done_and_not_before(node: LogNode) -> None:
     node.runtime.offload_delay_ms = lambda: 50.0
     node.raft.append_fetched(memoryview(batch(1, 1, "y")))
     node.runtime.run_turn()
-    assert [one.base_offset for one in node.read(1)] == [1], (
+    assert [stored_batch.base_offset for stored_batch in node.read(1)] == [1], (
         "other voters may have it before it is flushed here"
     )
     assert node.flushed == [1]
@@ -213,8 +215,8 @@ def test_epochs_that_find_no_room_are_written_with_the_next_batch(node: LogNode)
 
 def test_the_end_of_an_epoch_is_kafkas(node: LogNode) -> None:
     node.follow(*history((1, 5), (3, 2)))
-    found = {epoch: tuple(node.raft.end_of_epoch(epoch)) for epoch in (0, 1, 2, 3, 4)}
-    assert found == {0: (0, 0), 1: (1, 10), 2: (1, 10), 3: (3, 14), 4: (3, 14)}
+    ends = {epoch: tuple(node.raft.end_of_epoch(epoch)) for epoch in (0, 1, 2, 3, 4)}
+    assert ends == {0: (0, 0), 1: (1, 10), 2: (1, 10), 3: (3, 14), 4: (3, 14)}
     assert [node.raft.epoch_before(offset) for offset in (0, 1, 10, 11, 14)] == [0, 1, 1, 3, 3]
 
 
@@ -409,7 +411,7 @@ def clean(node: LogNode, **retention: int) -> tuple[list[CheckpointId], int]:
     """Deletes what may go; the snapshots and the log start that are left."""
     node.runtime.run(cleaner(node, **retention)._clean(node.raft.snapshots))
     node.runtime.advance(10)
-    names = [one.name for one in node.raft.snapshots.ids]
+    names = [snapshot_id.name for snapshot_id in node.raft.snapshots.ids]
     assert [name for name in node.raft.log.aux.names() if name.endswith(".checkpoint")] == names
     return node.raft.snapshots.ids, node.raft.start_offset
 
@@ -423,8 +425,8 @@ def snapshots() -> LogNode:
     node = LogNode(segment_bytes=600).start()
     node.follow(*history((1, 12)))
     node.raft.commit_to(24)
-    for day, one in enumerate(IDS):
-        node.write_snapshot(one, "a", last_contained_ms=node.runtime.now_ms() + day * DAY_MS)
+    for day, snapshot_id in enumerate(IDS):
+        node.write_snapshot(snapshot_id, "a", last_contained_ms=node.runtime.now_ms() + day * DAY_MS)
     node.runtime.advance(len(IDS) * DAY_MS)
     return node
 
@@ -455,8 +457,8 @@ def test_a_log_does_not_start_behind_its_end(node: LogNode) -> None:
     """A snapshot of the leader's is there before the log begins behind it."""
     node.follow(*history((1, 4)))
     node.raft.commit_to(8)
-    for one in (CheckpointId(4, 1), CheckpointId(50, 2), CheckpointId(60, 3)):
-        node.write_snapshot(one, "a")
+    for snapshot_id in (CheckpointId(4, 1), CheckpointId(50, 2), CheckpointId(60, 3)):
+        node.write_snapshot(snapshot_id, "a")
     assert clean(node, bytes=1)[1] == 4
     assert node.raft.snapshots.ids == [(4, 1), (50, 2), (60, 3)]
 
@@ -507,7 +509,7 @@ def test_a_start_mends_the_file_of_epochs(node: LogNode, file: bytes | None) -> 
     aux.delete(EPOCHS_NAME) if file is None else aux.write(EPOCHS_NAME, file)
     node.runtime.crash()
     again = LogNode(node.disk, seed=1).start()
-    assert again.epochs() == epochs_of(sent) == [tuple(one) for one in again.raft.epochs.entries]
+    assert again.epochs() == epochs_of(sent) == [tuple(entry) for entry in again.raft.epochs.entries]
 
 
 def test_a_log_in_an_epoch_behind_the_last_one_does_not_start(node: LogNode) -> None:
@@ -545,15 +547,15 @@ def test_a_start_empties_a_log_that_lacks_what_its_snapshot_has(
 ) -> None:
     """As after a crash between the last chunk of a fetched snapshot and the cut of the log."""
     node.follow(*history((1, 5)))
-    found = CheckpointId(*snapshot)
-    node.write_snapshot(found, "a")
+    checkpoint_id = CheckpointId(*snapshot)
+    node.write_snapshot(checkpoint_id, "a")
     node.runtime.crash()
     again = LogNode(node.disk, seed=1).start()
-    assert again.raft.start_offset == (found.end_offset if emptied else 0)
-    assert again.raft.end_offset == (found.end_offset if emptied else 10)
-    assert again.raft.last_epoch == found.epoch
+    assert again.raft.start_offset == (checkpoint_id.end_offset if emptied else 0)
+    assert again.raft.end_offset == (checkpoint_id.end_offset if emptied else 10)
+    assert again.raft.last_epoch == checkpoint_id.epoch
     assert bool(again.warnings) == emptied
-    assert again.raft.committed_end == found.end_offset
+    assert again.raft.committed_end == checkpoint_id.end_offset
 
 
 # Deaths
@@ -561,7 +563,7 @@ def test_a_start_empties_a_log_that_lacks_what_its_snapshot_has(
 
 def whole(found: list[bytes], *possible: list[bytes]) -> bool:
     """Whether the log is one of the possible ones up to some batch."""
-    return any(found == one[: len(found)] for one in possible)
+    return any(found == expected[: len(found)] for expected in possible)
 
 
 def test_a_death_in_the_middle_of_an_append() -> None:
@@ -578,11 +580,11 @@ def test_a_death_in_the_middle_of_an_append() -> None:
 
     deaths = Deaths(prepare, story)
     for dead, again, where in deaths:
-        found = again.batches()
-        assert whole(found, sent), where
+        batches = again.batches()
+        assert whole(batches, sent), where
         assert again.raft.end_offset >= max(dead.flushed), where
-        assert again.epochs() == epochs_of(found), where
-        again.follow(*sent[len(found) :])
+        assert again.epochs() == epochs_of(batches), where
+        again.follow(*sent[len(batches) :])
         assert again.batches() == sent, where
         assert again.epochs() == epochs_of(sent), where
     assert deaths.count > 50
@@ -604,14 +606,14 @@ def test_a_death_in_the_middle_of_a_cut() -> None:
 
     deaths = Deaths(prepare, story)
     for dead, again, where in deaths:
-        found = again.batches()
-        assert whole(found, old, new), where
+        batches = again.batches()
+        assert whole(batches, old, new), where
         assert again.raft.end_offset >= max([6, *dead.flushed] if dead.flushed != [14] else [6]), where
-        assert again.epochs() == epochs_of(found), where
-        if not whole(found, new):
+        assert again.epochs() == epochs_of(batches), where
+        if not whole(batches, new):
             again.raft.truncate_to(8)
-            found = again.batches()
-        again.follow(*new[len(found) :])
+            batches = again.batches()
+        again.follow(*new[len(batches) :])
         assert again.batches() == new, where
         assert again.epochs() == epochs_of(new), where
     assert deaths.count > 40
@@ -634,7 +636,7 @@ def test_random_lives(seed: int) -> None:
             what = chance.random()
             end = node.raft.end_offset
             if what < 0.6:
-                mine = [one for one in leader if RecordBatch(memoryview(one)).base_offset >= end]
+                mine = [entry for entry in leader if RecordBatch(memoryview(entry)).base_offset >= end]
                 for _ in range(chance.randrange(3)):
                     offset = end_of(leader[-1]) if leader else 0
                     leader.append(batch(offset, epoch, *[f"{life}-{offset}-{n}" for n in range(2)]))
@@ -648,7 +650,7 @@ def test_random_lives(seed: int) -> None:
                 # Another leader: it has all that is committed, and maybe more.
                 epoch += chance.randrange(1, 3)
                 kept = chance.randrange(committed, (end_of(leader[-1]) if leader else 0) + 1) // 2 * 2
-                leader = [one for one in leader if end_of(one) <= kept]
+                leader = [entry for entry in leader if end_of(entry) <= kept]
                 if node.raft.end_offset > kept:
                     node.raft.truncate_to(kept)
             elif disk.struck < 3:
@@ -658,7 +660,7 @@ def test_random_lives(seed: int) -> None:
         disk.heal()
         node.runtime.crash(power_cut=chance.random() < 0.7)
         node = LogNode(disk, seed=1000 * seed + life, segment_bytes=1_000).start()
-        found = node.batches()
-        assert found == leader[: len(found)]
+        batches = node.batches()
+        assert batches == leader[: len(batches)]
         assert node.raft.end_offset >= flushed_end >= committed
-        assert node.epochs() == epochs_of(found)
+        assert node.epochs() == epochs_of(batches)

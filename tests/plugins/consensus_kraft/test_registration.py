@@ -62,11 +62,11 @@ class Registering:
 
     def answer(self, error: Exception | None = None, code: int = 0) -> None:
         """To the last registration."""
-        _, asked = self.metadata.asked[-1]
+        _, completion = self.metadata.asked[-1]
         if error is not None:
-            asked.fail(error)
+            completion.fail(error)
         else:
-            asked.complete(ControllerRegistrationResponse(error_code=code))
+            completion.complete(ControllerRegistrationResponse(error_code=code))
 
 
 @pytest.fixture
@@ -94,9 +94,9 @@ def test_an_attempt_that_failed_is_repeated_with_longer_and_longer_pauses(one: R
             one.answer(code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
         else:
             one.answer(BrokerError(ErrorCode.REQUEST_TIMED_OUT))
-        asked, began_ms = len(one.metadata.asked), one.runtime.monotonic_ms()
-        assert one.step() == asked, "a step of the image doesn't cut the pause short"
-        while len(one.metadata.asked) == asked:
+        attempts, began_ms = len(one.metadata.asked), one.runtime.monotonic_ms()
+        assert one.step() == attempts, "a step of the image doesn't cut the pause short"
+        while len(one.metadata.asked) == attempts:
             one.runtime.advance(10)
             assert one.runtime.monotonic_ms() - began_ms < 2 * RETRY_MAX_MS
         pauses.append(one.runtime.monotonic_ms() - began_ms)

@@ -41,12 +41,12 @@ VOTERS = VotersRecord(
 
 
 def content(topics: int = 5, partitions: int = 3) -> list[Message]:
-    found: list[Message] = []
+    records: list[Message] = []
     for topic in range(1, topics + 1):
         topic_id = topic.to_bytes(16)
-        found.append(TopicRecord(name=f"t{topic}", topic_id=topic_id))
-        found += partition_records(topic_id, partitions)
-    return found
+        records.append(TopicRecord(name=f"t{topic}", topic_id=topic_id))
+        records += partition_records(topic_id, partitions)
+    return records
 
 
 def partition_records(topic_id: bytes, count: int) -> list[Message]:
@@ -125,7 +125,7 @@ def transfer() -> Transfer:
 def test_chunks_of_any_size_make_the_file(transfer: Transfer) -> None:
     whole = snapshot_of(content())
     for bytes_max in (1, 7, 100, len(whole) - 1, len(whole), len(whole) + 1, 2**31 - 1):
-        found, position = b"", 0
+        file_bytes, position = b"", 0
         while position < len(whole):
             chunk = transfer.ask(bytes_max, position)
             assert (chunk.error, chunk.size_bytes, chunk.position) == (
@@ -134,9 +134,9 @@ def test_chunks_of_any_size_make_the_file(transfer: Transfer) -> None:
                 position,
             )
             assert len(chunk.data) == min(bytes_max, len(whole) - position)
-            found += chunk.data
+            file_bytes += chunk.data
             position += len(chunk.data)
-        assert found == whole
+        assert file_bytes == whole
 
 
 @pytest.mark.parametrize(
@@ -387,12 +387,12 @@ def test_a_batch_of_absurd_length_is_not_waited_for() -> None:
 def test_the_reader_takes_pieces_of_any_size(size: int) -> None:
     data = snapshot_of(content(30, 10))
     reader = CheckpointReader("x", 4)
-    found = b""
+    file_bytes = b""
     for at in range(0, len(data), size):
-        found += b"".join(bytes(one.data) for one in reader.feed(data[at : at + size]))
+        file_bytes += b"".join(bytes(piece.data) for piece in reader.feed(data[at : at + size]))
     reader.finish()
     whole = CheckpointReader("x")
-    assert found == b"".join(bytes(one.data) for one in whole.feed(data))
+    assert file_bytes == b"".join(bytes(piece.data) for piece in whole.feed(data))
     assert (reader.voters, reader.kraft_version, reader.last_contained_ms) == (VOTERS, 1, TIME_MS - 7)
 
 
@@ -454,16 +454,16 @@ def test_a_death_at_any_time_of_an_installation() -> None:
     installed = 0
     for dead, again, where in deaths:
         assert again.loaded is not None
-        found, names = again.batches(), list(again.loaded.image.topics)
+        batches, names = again.batches(), list(again.loaded.image.topics)
         assert not [name for name in again.raft.log.aux.names() if name.endswith(".part")]
         if again.raft.snapshots.latest == ID:
             installed += 1
             assert again.raft.start_offset == 50, where
-            assert names == [f"t{number}" for number in range(1, 6)] + ["after"] * len(found), where
+            assert names == [f"t{number}" for number in range(1, 6)] + ["after"] * len(batches), where
             assert again.loaded.voters == VOTERS, where
             assert again.raft.end_offset >= max([50, *dead.flushed]), where
         else:
-            assert found == old, where
+            assert batches == old, where
             assert names == [record.name for record in topics(*[f"e1-{n}" for n in range(6)])], where
             story(again)
             assert again.batches() == after, where

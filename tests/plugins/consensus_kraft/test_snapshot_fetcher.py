@@ -149,7 +149,7 @@ def test_a_leader_that_does_not_answer_is_given_up_and_what_came_is_kept(pair: P
     pair.lost = 0
     pair.fetch()
     assert pair.asked[-1][1] > position
-    assert [one for _, one in pair.asked].count(0) == 1
+    assert [requested_position for _, requested_position in pair.asked].count(0) == 1
     assert pair.fetched
 
 

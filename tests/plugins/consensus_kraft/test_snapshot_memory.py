@@ -42,7 +42,7 @@ def image_with(replicas: tuple[int, ...]) -> MetadataImage:
 
 
 def test_a_dropped_image_is_freed_a_little_in_each_turn() -> None:
-    replicas = tuple(int(one) for one in "123")
+    replicas = tuple(int(digit) for digit in "123")
     before = sys.getrefcount(replicas)
     image = image_with(replicas)
     assert sys.getrefcount(replicas) == before + LARGE + SMALL * SMALL_TOPICS
@@ -62,7 +62,7 @@ def test_a_dropped_image_is_freed_a_little_in_each_turn() -> None:
 
 
 def test_an_image_is_emptied_in_small_steps() -> None:
-    replicas = tuple(int(one) for one in "123")
+    replicas = tuple(int(digit) for digit in "123")
     before = sys.getrefcount(replicas)
     image = image_with(replicas)
     held = [sys.getrefcount(replicas)]
@@ -86,13 +86,13 @@ def test_a_copy_is_the_image_of_one_moment(monkeypatch: pytest.MonkeyPatch) -> N
         copies.append(await publisher.copied())
 
     runtime.spawn(copy(), "copy")
-    asked = [node.submit(creation(f"after-{number}")) for number in range(20)]
+    answers = [node.submit(creation(f"after-{number}")) for number in range(20)]
     runtime.advance(5_000)
-    assert all(one.done for one in asked)
-    (found,) = copies
-    assert len(found.topics) < 21
-    assert found == image_of("", image_records(found)), "its tables belong together"
-    assert len(found.topic_names) == len(found.topics) == len(found.index.led(1))
+    assert all(answer.done for answer in answers)
+    (image_copy,) = copies
+    assert len(image_copy.topics) < 21
+    assert image_copy == image_of("", image_records(image_copy)), "its tables belong together"
+    assert len(image_copy.topic_names) == len(image_copy.topics) == len(image_copy.index.led(1))
     assert len(node.image.topics) == 21
 
 

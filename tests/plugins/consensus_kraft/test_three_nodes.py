@@ -47,7 +47,9 @@ from tests.coordinator.fakes import Events
 CONTROLLER_PORT = 9093
 CLIENT = OnBehalf(ANONYMOUS, "127.0.0.1", "test")
 QUORUM = {
-    "controller.quorum.voters": ",".join(f"{one}@{address_of(one)}:{CONTROLLER_PORT}" for one in (1, 2, 3))
+    "controller.quorum.voters": ",".join(
+        f"{node_id}@{address_of(node_id)}:{CONTROLLER_PORT}" for node_id in (1, 2, 3)
+    )
 }
 
 
@@ -80,7 +82,7 @@ class Cluster:
         self.network = network
         self.keys = keys
         self.seed = seed
-        self.machines = {one: self.made(one) for one in range(1, 4 + brokers)}
+        self.machines = {node_id: self.made(node_id) for node_id in range(1, 4 + brokers)}
 
     def made(self, one: int, disk: int = 0) -> Machine:
         """A machine with an empty disk."""
@@ -100,7 +102,7 @@ class Cluster:
         async def start() -> None:
             import asyncio
 
-            await asyncio.gather(*(self.machines[one].start() for one in which or self.machines))
+            await asyncio.gather(*(self.machines[node_id].start() for node_id in which or self.machines))
 
         self.run(start())
 
@@ -127,12 +129,12 @@ class Cluster:
 
     @property
     def alive(self) -> list[int]:
-        return [one for one, machine in self.machines.items() if machine.is_serving]
+        return [node_id for node_id, machine in self.machines.items() if machine.is_serving]
 
     @property
     def leader(self) -> int | None:
         """The node that all that are alive take for the controller."""
-        known = {self.metadata(one).controller for one in self.alive}
+        known = {self.metadata(node_id).controller for node_id in self.alive}
         (first, *others) = known
         return None if others or first is None or first.node_id not in self.alive else first.node_id
 
@@ -165,23 +167,23 @@ def cluster() -> Cluster:
 
 def test_the_voters_elect_one_leader_and_all_nodes_register(cluster: Cluster) -> None:
     cluster.until(lambda: cluster.leader is not None)
-    for one in cluster.alive:
-        cluster.until(lambda one=one: sorted(cluster.metadata(one).image.brokers) == [1, 2, 3, 4], 1)  # type: ignore[misc]
+    for machine_id in cluster.alive:
+        cluster.until(lambda at=machine_id: sorted(cluster.metadata(at).image.brokers) == [1, 2, 3, 4], 1)  # type: ignore[misc]
     assert not cluster.defects
 
 
 def test_every_node_takes_commands_and_shows_their_outcome(cluster: Cluster) -> None:
-    for one in cluster.alive:
-        assert cluster.create(one, f"topic-{one}") == 0
+    for machine_id in cluster.alive:
+        assert cluster.create(machine_id, f"topic-{machine_id}") == 0
     cluster.wait(1)
-    topics = [list(cluster.metadata(one).image.topics) for one in cluster.alive]
-    assert topics == [[f"topic-{one}" for one in (1, 2, 3, 4)]] * 4
+    topics = [list(cluster.metadata(node_id).image.topics) for node_id in cluster.alive]
+    assert topics == [[f"topic-{node_id}" for node_id in (1, 2, 3, 4)]] * 4
 
 
 def test_every_node_creates_topics_of_its_own_accord(cluster: Cluster) -> None:
     """``__consumer_offsets`` is one: no client's request stands behind it, so it comes without an Envelope."""
-    for one in (1, 2, 3, 4):
-        assert cluster.create(one, f"of-{one}", behalf=None) == ErrorCode.NONE
+    for machine_id in (1, 2, 3, 4):
+        assert cluster.create(machine_id, f"of-{machine_id}", behalf=None) == ErrorCode.NONE
 
 
 def test_a_command_takes_round_trips(cluster: Cluster) -> None:
@@ -225,7 +227,9 @@ def test_what_was_answered_outlives_the_leader(cluster: Cluster, power_cut: bool
     cluster.start(first)
     cluster.until(lambda: cluster.leader is not None)
     cluster.wait(1)
-    assert all(list(cluster.metadata(one).image.topics) == ["before", "after"] for one in cluster.alive)
+    assert all(
+        list(cluster.metadata(node_id).image.topics) == ["before", "after"] for node_id in cluster.alive
+    )
     assert len(cluster.alive) == 4
     assert not cluster.defects
 
@@ -233,9 +237,9 @@ def test_what_was_answered_outlives_the_leader(cluster: Cluster, power_cut: bool
 def test_a_minority_decides_nothing(cluster: Cluster) -> None:
     """And a leader that no majority fetches from steps down."""
     leader = cluster.controller
-    for one in (1, 2, 3):
-        if one != leader:
-            cluster.machines[one].crash(power_cut=True)
+    for machine_id in (1, 2, 3):
+        if machine_id != leader:
+            cluster.machines[machine_id].crash(power_cut=True)
     metadata = cluster.metadata(leader)
     events = metadata.replica._events = Events()
     request = CreateTopicsRequest(
@@ -261,7 +265,7 @@ def test_a_node_that_stops_in_order_waits_for_no_heartbeat(cluster: Cluster) -> 
     leader = cluster.controller
     assert cluster.create(leader, "led-by-all", partitions=8, replicas=3) == 0
     took_s = []
-    for victim in [one for one in (1, 2, 3, 4) if one != leader]:
+    for victim in [node_id for node_id in (1, 2, 3, 4) if node_id != leader]:
         cluster.wait(0.7)
         began = cluster.loop.time()
         cluster.run(cluster.machines[victim].stop())
@@ -275,11 +279,11 @@ def test_the_quorum_is_described_by_every_node(cluster: Cluster) -> None:
     """With voters, observers and their ends, as kafka-metadata-quorum asks."""
     leader = cluster.leader
     topic = RequestTopicData(topic_name="__cluster_metadata", partitions=[RequestPartitionData()])
-    for one in cluster.alive:
-        metadata = cluster.metadata(one)
+    for machine_id in cluster.alive:
+        metadata = cluster.metadata(machine_id)
         behalf = OnBehalf(ANONYMOUS, "127.0.0.1", "test")
         answer = cluster.run(
-            cluster.machines[one].run(
+            cluster.machines[machine_id].run(
                 metadata.submit(
                     DescribeQuorumRequest(topics=[topic]), 5_000, on_behalf=behalf, wait_image=False
                 )
@@ -296,13 +300,13 @@ def test_the_quorum_is_described_by_every_node(cluster: Cluster) -> None:
 
 
 def fenced(cluster: Cluster, at: int) -> list[int]:
-    return [one.broker_id for one in cluster.metadata(at).image.brokers.values() if one.fenced]
+    return [broker.broker_id for broker in cluster.metadata(at).image.brokers.values() if broker.fenced]
 
 
 @pytest.mark.parametrize("restart_s", [None, 0.05, 1.0])
 def test_a_dead_broker_is_fenced_at_once_and_comes_back(cluster: Cluster, restart_s: float | None) -> None:
     leader = cluster.controller
-    victim = next(one for one in (4, 3, 2) if one != leader)
+    victim = next(node_id for node_id in (4, 3, 2) if node_id != leader)
     cluster.wait(0.5)  # a broker opens its listener after it is unfenced
     cluster.machines[victim].crash(power_cut=False)
     took_s = cluster.until(lambda: fenced(cluster, leader) == [victim])
@@ -311,7 +315,7 @@ def test_a_dead_broker_is_fenced_at_once_and_comes_back(cluster: Cluster, restar
     if restart_s is not None:
         cluster.wait(restart_s)
         cluster.start(victim)
-        cluster.until(lambda: all(not fenced(cluster, one) for one in (leader, victim)), 5)
+        cluster.until(lambda: all(not fenced(cluster, node_id) for node_id in (leader, victim)), 5)
 
 
 @pytest.mark.parametrize("seed", [0, 4, 5])
@@ -361,14 +365,14 @@ def test_a_node_that_stops_watches_no_process(cluster: Cluster, monkeypatch: pyt
 @pytest.mark.parametrize("how", ["pause", "crash"])
 def test_no_living_broker_is_fenced_when_the_controller_changes(cluster: Cluster, how: str) -> None:
     """Each broker has a heartbeat under way to the old controller; one of them is the new one's own."""
-    cluster.until(lambda: not any(fenced(cluster, one) for one in (1, 2, 3)))
+    cluster.until(lambda: not any(fenced(cluster, node_id) for node_id in (1, 2, 3)))
     victim = cluster.leader
     assert victim is not None
     if how == "pause":
         cluster.machines[victim].pause()
     else:
         cluster.machines[victim].crash(power_cut=True)
-    other = next(one for one in (1, 2, 3) if one != victim)
+    other = next(node_id for node_id in (1, 2, 3) if node_id != victim)
     seen = set()
     for _ in range(200):
         cluster.wait(0.1)
@@ -378,11 +382,11 @@ def test_no_living_broker_is_fenced_when_the_controller_changes(cluster: Cluster
 
 def test_the_broker_of_a_paused_controller_gets_no_new_session_from_the_next_one(cluster: Cluster) -> None:
     """Its process answered the other voters last before the pause, whatever its heartbeats were."""
-    cluster.until(lambda: not any(fenced(cluster, one) for one in (1, 2, 3)))
+    cluster.until(lambda: not any(fenced(cluster, node_id) for node_id in (1, 2, 3)))
     victim = cluster.leader
     assert victim is not None
     cluster.machines[victim].pause()
-    other = next(one for one in (1, 2, 3) if one != victim)
+    other = next(node_id for node_id in (1, 2, 3) if node_id != victim)
     took_s = cluster.until(lambda: fenced(cluster, other) == [victim], 12)
     assert 8.3 < took_s < 9.3, "the session of 9 s; the next controller was elected after 2 s"
     cluster.machines[victim].resume()
@@ -414,7 +418,7 @@ def test_a_replica_that_the_log_cannot_bring_up_to_date_takes_a_snapshot(behind:
     cluster = Cluster(brokers=1, **SMALL_SNAPSHOTS)
     cluster.start(*(1, 2, 3) if behind == "new" and not voter else ())
     leader = cluster.controller
-    victim = next(one for one in (3, 2) if one != leader) if voter else 4
+    victim = next(node_id for node_id in (3, 2) if node_id != leader) if voter else 4
     assert cluster.create(leader, "before") == 0
     if voter or behind == "old":
         cluster.wait(1)
@@ -431,24 +435,28 @@ def test_a_replica_that_the_log_cannot_bring_up_to_date_takes_a_snapshot(behind:
     assert cluster.metadata(victim).replica.log.start_offset > 50, "it went on behind a snapshot"
     assert cluster.create(victim, "after") == 0
     if voter:
-        other = next(one for one in (1, 2, 3) if one not in (leader, victim))
+        other = next(node_id for node_id in (1, 2, 3) if node_id not in (leader, victim))
         cluster.machines[other].crash(power_cut=False)
         assert cluster.create(leader, "with-its-vote") == 0
     assert not cluster.defects
 
 
 def test_only_the_leader_gives_snapshots(cluster: Cluster) -> None:
-    for one in (1, 2, 3):
-        metadata = cluster.metadata(one)
+    for machine_id in (1, 2, 3):
+        metadata = cluster.metadata(machine_id)
         assert metadata.controller is not None
-        asked = RequestPartitionSnapshot(
+        partition_snapshot = RequestPartitionSnapshot(
             current_leader_epoch=metadata.controller.epoch, snapshot_id=SnapshotId(end_offset=9, epoch=1)
         )
-        topic = RequestTopicSnapshot(name="__cluster_metadata", partitions=[asked])
+        topic = RequestTopicSnapshot(name="__cluster_metadata", partitions=[partition_snapshot])
         request = FetchSnapshotRequest(topics=[topic])
-        answer = cluster.run(cluster.machines[one].run(metadata.replica.snapshot_exchange.serve(request, 1)))
+        answer = cluster.run(
+            cluster.machines[machine_id].run(metadata.replica.snapshot_exchange.serve(request, 1))
+        )
         assert isinstance(answer, FetchSnapshotResponse)
-        expected = ErrorCode.SNAPSHOT_NOT_FOUND if one == cluster.leader else ErrorCode.NOT_LEADER_OR_FOLLOWER
+        expected = (
+            ErrorCode.SNAPSHOT_NOT_FOUND if machine_id == cluster.leader else ErrorCode.NOT_LEADER_OR_FOLLOWER
+        )
         assert answer.topics[0].partitions[0].error_code == expected
 
 
@@ -456,33 +464,37 @@ def controllers(cluster: Cluster, at: int) -> dict[int, bytes]:
     """The processes of the registered controllers, in a node's image."""
     image = cluster.metadata(at).image
     assert isinstance(image, MetadataImage)
-    return {one.controller_id: one.incarnation_id for one in image.controllers.values()}
+    return {controller.controller_id: controller.incarnation_id for controller in image.controllers.values()}
 
 
 def processes(cluster: Cluster) -> dict[int, bytes]:
-    found = {}
-    for one in (1, 2, 3):
-        node = cluster.machines[one].node
+    incarnation_ids = {}
+    for machine_id in (1, 2, 3):
+        node = cluster.machines[machine_id].node
         assert isinstance(node, Node)
-        found[one] = node.composition.incarnation_id
-    return found
+        incarnation_ids[machine_id] = node.composition.incarnation_id
+    return incarnation_ids
 
 
 def test_each_controller_registers_its_process_also_after_a_restart(cluster: Cluster) -> None:
     """A broker is no controller, and registers none."""
-    cluster.until(lambda: all(controllers(cluster, one) == processes(cluster) for one in cluster.alive), 5)
+    cluster.until(
+        lambda: all(controllers(cluster, node_id) == processes(cluster) for node_id in cluster.alive), 5
+    )
     leader = cluster.controller
     image = cluster.metadata(leader).image
     assert isinstance(image, MetadataImage)
-    for one in image.controllers.values():
-        assert [(e.name, e.port) for e in one.end_points] == [("CONTROLLER", CONTROLLER_PORT)]
-        assert "metadata.version" in {feature.name for feature in one.features}
-    other = next(one for one in (1, 2, 3) if one != leader)
+    for controller in image.controllers.values():
+        assert [(e.name, e.port) for e in controller.end_points] == [("CONTROLLER", CONTROLLER_PORT)]
+        assert "metadata.version" in {feature.name for feature in controller.features}
+    other = next(node_id for node_id in (1, 2, 3) if node_id != leader)
     before = processes(cluster)[other]
     cluster.machines[other].crash(power_cut=False)
     cluster.start(other)
     assert processes(cluster)[other] != before
-    cluster.until(lambda: all(controllers(cluster, one) == processes(cluster) for one in cluster.alive), 5)
+    cluster.until(
+        lambda: all(controllers(cluster, node_id) == processes(cluster) for node_id in cluster.alive), 5
+    )
 
 
 def test_registrations_outlive_a_change_of_the_active_controller(cluster: Cluster) -> None:
@@ -495,20 +507,22 @@ def test_registrations_outlive_a_change_of_the_active_controller(cluster: Cluste
     leader = cluster.controller
     assert set(controllers(cluster, leader)) == {1, 2, 3}
     cluster.start(victim)
-    cluster.until(lambda: all(controllers(cluster, one) == processes(cluster) for one in cluster.alive), 5)
+    cluster.until(
+        lambda: all(controllers(cluster, node_id) == processes(cluster) for node_id in cluster.alive), 5
+    )
 
 
 def test_followers_of_an_idle_controller_see_that_it_lives(cluster: Cluster) -> None:
     """Its empty records are committed by a majority, and reach each image; a controller without followers has none."""
     cluster.until(lambda: cluster.leader is not None)
-    before = {one: cluster.metadata(one).applied_offset for one in cluster.alive}
+    before = {node_id: cluster.metadata(node_id).applied_offset for node_id in cluster.alive}
     cluster.wait(5)
-    for one in cluster.alive:
-        assert cluster.metadata(one).applied_offset - before[one] >= 8
+    for machine_id in cluster.alive:
+        assert cluster.metadata(machine_id).applied_offset - before[machine_id] >= 8
     leader = cluster.controller
-    for one in cluster.alive:
-        if one != leader:
-            cluster.machines[one].pause()
+    for machine_id in cluster.alive:
+        if machine_id != leader:
+            cluster.machines[machine_id].pause()
     cluster.wait(1)
     alone = cluster.metadata(leader).applied_offset
     cluster.wait(1.5)
@@ -524,19 +538,19 @@ def test_a_leader_stays_while_a_voter_takes_a_snapshot() -> None:
     for number in range(30):
         assert cluster.create(leader, f"topic-{number}") == 0
     cluster.until(lambda: metadata.replica.log.snapshots.latest is not None)
-    others = [one for one in (1, 2, 3) if one != leader]
-    for one in others:
-        cluster.machines[one].pause()
+    others = [node_id for node_id in (1, 2, 3) if node_id != leader]
+    for machine_id in others:
+        cluster.machines[machine_id].pause()
     for _ in range(10):
         snapshot = metadata.replica.log.snapshots.latest
         assert snapshot is not None
-        asked = RequestPartitionSnapshot(
+        partition_snapshot = RequestPartitionSnapshot(
             partition=0,
             current_leader_epoch=metadata.replica.driver.raft.epoch,
             snapshot_id=SnapshotId(end_offset=snapshot.end_offset, epoch=snapshot.epoch),
             position=0,
         )
-        topic = RequestTopicSnapshot(name="__cluster_metadata", partitions=[asked])
+        topic = RequestTopicSnapshot(name="__cluster_metadata", partitions=[partition_snapshot])
         request = FetchSnapshotRequest(replica_id=others[0], topics=[topic], max_bytes=100)
         cluster.run(cluster.machines[leader].run(metadata.replica.snapshot_exchange.serve(request, 1)))
         cluster.wait(1)
@@ -581,17 +595,17 @@ async def asked(
 @pytest.mark.parametrize("version", [5, 6])
 def test_every_node_deletes_topics_in_old_versions_too(cluster: Cluster, version: int) -> None:
     """A command is forwarded in its newest version, which has no list of names."""
-    for one in cluster.alive:
-        assert cluster.create(one, f"goes-{one}") == 0
-        name = f"goes-{one}"
+    for machine_id in cluster.alive:
+        assert cluster.create(machine_id, f"goes-{machine_id}") == 0
+        name = f"goes-{machine_id}"
         request = (
             DeleteTopicsRequest(topic_names=[name], timeout_ms=30_000)
             if version == 5
             else DeleteTopicsRequest(topics=[DeleteTopicState(name=name)], timeout_ms=30_000)
         )
-        answer = cluster.run(asked(cluster, one, request, version, DeleteTopicsResponse))
-        assert [(each.name, each.error_code) for each in answer.responses] == [(f"goes-{one}", 0)]
-        assert f"goes-{one}" not in cluster.metadata(one).image.topics
+        answer = cluster.run(asked(cluster, machine_id, request, version, DeleteTopicsResponse))
+        assert [(each.name, each.error_code) for each in answer.responses] == [(f"goes-{machine_id}", 0)]
+        assert f"goes-{machine_id}" not in cluster.metadata(machine_id).image.topics
 
 
 def test_a_broker_without_a_controller_creates_the_offsets_topic() -> None:

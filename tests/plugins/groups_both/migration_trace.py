@@ -42,11 +42,11 @@ VERSION = 3
 
 def by_topic(partitions: str) -> dict[str, list[int]]:
     """``t0+t1+u0`` as partitions of topics."""
-    found: dict[str, list[int]] = {}
+    numbers_by_topic: dict[str, list[int]] = {}
     for item in partitions.split("+"):
         if item:
-            found.setdefault(item[0], []).append(int(item[1:]))
-    return found
+            numbers_by_topic.setdefault(item[0], []).append(int(item[1:]))
+    return numbers_by_topic
 
 
 def shown(topics: Iterable[tuple[str, Iterable[int]]]) -> str:

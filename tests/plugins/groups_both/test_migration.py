@@ -80,7 +80,7 @@ def listed(groups: Groups) -> list[tuple[str, str]]:
 def tombstones(log: FakeLog) -> list[int]:
     """The types of all records that delete, in order."""
     decoded = [decode_record(ALL_TYPES, item) for item in log.items]
-    return [found[0] for found in decoded if found is not None and found[2] is None]
+    return [record[0] for record in decoded if record is not None and record[2] is None]
 
 
 def test_each_build_has_the_apis_of_its_own_types() -> None:
@@ -250,7 +250,7 @@ def test_bytes_that_are_no_subscription_are_none(data: bytes) -> None:
 def test_a_newer_subscription_is_read_as_the_newest_known() -> None:
     """What it adds lies behind what is known."""
     newer = b"\0\7" + subscription(["t"], "t1")[2:] + b"more"
-    found = member_bytes.subscription_of(newer)
-    assert found is not None
-    assert found.topics == ["t"]
+    parsed_subscription = member_bytes.subscription_of(newer)
+    assert parsed_subscription is not None
+    assert parsed_subscription.topics == ["t"]
     assert member_bytes.version_of(newer) == 3

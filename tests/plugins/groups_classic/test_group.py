@@ -21,8 +21,8 @@ from blumfeld_groups_classic.subscription import subscribed_topics
 
 def test_it_is_found_by_its_entry_point() -> None:
     """As any other plug-in."""
-    (found,) = entry_points(group="blumfeld.plugins", name="groups_classic")
-    assert found.load() is Plugin
+    (entry_point,) = entry_points(group="blumfeld.plugins", name="groups_classic")
+    assert entry_point.load() is Plugin
 
 
 @pytest.mark.parametrize(

@@ -175,8 +175,8 @@ def test_kafka_answers_a_script_as_we_do(name: str, kafka: str) -> None:
     text = text_of(f"classic_{name}")
     ours = list(said_by(Script(), text))
     for extra in OURS_ONLY.get(name, []):
-        found = next(said for _, said in ours if extra in said)
-        found.remove(extra)
+        answer = next(said for _, said in ours if extra in said)
+        answer.remove(extra)
     live = Live(kafka, f"script-{name}-{time.monotonic_ns()}")
     try:
         live.wait_for_coordinator()

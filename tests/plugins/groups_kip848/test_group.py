@@ -132,7 +132,9 @@ def test_every_record_is_one_that_a_replay_understands(made: Groups) -> None:
     made.ask(first())
     made.ask(first("n"))
     made.ask(later("n", -1))
-    numbers = [found[0] for item in made.log.items if (found := decode_record(RECORD_TYPES, item))]
+    numbers = [
+        decoded_record[0] for item in made.log.items if (decoded_record := decode_record(RECORD_TYPES, item))
+    ]
     assert numbers == [5, 3, 7, 6, 8, 5, 3, 7, 7, 6, 8, 8, 7, 5, 3]
 
 
@@ -167,14 +169,14 @@ def settings(image: FakeImage, **config: int) -> GroupSettings:
 def test_a_groups_own_setting_beats_the_brokers_and_keeps_to_its_bounds(epoch: int) -> None:
     image = FakeImage()
     image.features_epoch = epoch
-    asked = settings(image, assignment_interval_ms=700)
-    assert asked.assignment_interval_ms("g") == 700
+    group_settings = settings(image, assignment_interval_ms=700)
+    assert group_settings.assignment_interval_ms("g") == 700
     key = "group.consumer.assignment.interval.ms"
 
     def now(resource: tuple[int, str], **values: str) -> int:
         image.configs[resource] = {name.replace("_", "."): value for name, value in values.items()}
         image.features_epoch += 0 if epoch < 0 else 1
-        return asked.assignment_interval_ms("g")
+        return group_settings.assignment_interval_ms("g")
 
     image.configs[BROKER_RESOURCE, ""] = {key: "800"}
     assert now((BROKER_RESOURCE, "2"), x="1") == 800
@@ -184,5 +186,5 @@ def test_a_groups_own_setting_beats_the_brokers_and_keeps_to_its_bounds(epoch: i
     assert now((GROUP_RESOURCE, "g"), consumer_assignment_interval_ms="5000") == 5000
     assert now((GROUP_RESOURCE, "g"), consumer_assignment_interval_ms="99999") == 15_000
     assert now((GROUP_RESOURCE, "g"), consumer_session_timeout_ms="1") == 900
-    assert asked.session_timeout_ms("g") == 45_000
-    assert asked.heartbeat_interval_ms("g") == 5_000
+    assert group_settings.session_timeout_ms("g") == 45_000
+    assert group_settings.heartbeat_interval_ms("g") == 5_000

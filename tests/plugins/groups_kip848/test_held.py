@@ -36,9 +36,9 @@ def test_a_late_release_leaves_what_another_holds_by_now() -> None:
     owners = PartitionOwners()
     owners.take({A: {0: 3}}, 3)
     owners.take({A: {0: 5}}, 5)
-    for one in (owners, PartitionOwners(owners)):
-        one.release({A: {0: 3}}, 3)
-        assert one.epoch(A, 0) == 5
+    for view in (owners, PartitionOwners(owners)):
+        view.release({A: {0: 3}}, 3)
+        assert view.epoch(A, 0) == 5
 
 
 def test_who_leaves_for_a_while_gives_up_what_it_was_to_give_up() -> None:
@@ -57,5 +57,5 @@ def test_a_classic_group_is_told_what_its_members_hold() -> None:
     topic_id = cluster.topics["t"].topic_id
     classic = ClassicMember(10_000, (("range", subscription_bytes(["t"], (), -1, None)),))
     member = attrs.evolve(REVOKING, classic=classic, assigned={topic_id: {0: 3}}, revoking={topic_id: {2: 3}})
-    (told,) = exported(ConsumerGroup("g", members={"m": member}), cluster).members
-    assert sorted(partitions_of(told.assignment)) == [("t", 0), ("t", 2)]
+    (exported_member,) = exported(ConsumerGroup("g", members={"m": member}), cluster).members
+    assert sorted(partitions_of(exported_member.assignment)) == [("t", 0), ("t", 2)]

@@ -100,13 +100,13 @@ class LiveConsumers(ConsumerScript):
 
 def told(script: ConsumerScript, text: str) -> list[tuple[str, list[str]]]:
     """(command, answers in alphabetical order) up to a reload. Why an expression is none, each engine says itself."""
-    found = []
+    steps = []
     for line in text.partition("> reload")[0].splitlines():
         if line.startswith("> "):
             answers = [said for said in script.run(line[2:]) if not said.startswith("log ")]
             plain = [re.sub(r"(is not a valid regular expression).*", r"\1", said) for said in answers]
-            found.append((line, sorted(said.replace(script.group_id, GROUP) for said in plain)))
-    return found
+            steps.append((line, sorted(said.replace(script.group_id, GROUP) for said in plain)))
+    return steps
 
 
 @pytest.fixture(scope="module")

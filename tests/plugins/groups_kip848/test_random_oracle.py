@@ -48,7 +48,7 @@ class RandomScript:
     def _do(self, line: str) -> None:
         answers = [said for said in self.script.run(line) if not said.startswith("log ")]
         self.said.append((line, sorted(answers)))
-        for name, epoch, assigned in (found.groups() for found in map(ANSWER.match, answers) if found):
+        for name, epoch, assigned in (match.groups() for match in map(ANSWER.match, answers) if match):
             if assigned is not None or int(epoch) < 0:
                 self.has[name] = assigned or ""
 

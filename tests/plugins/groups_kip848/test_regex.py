@@ -196,8 +196,8 @@ def test_one_out_of_bounds_stands_for_nothing(expression: str) -> None:
 def test_expressions_that_do_not_fit_into_memory_together_are_matched_one_by_one() -> None:
     """``check`` takes each of them. Their set failed, and with it every heartbeat that matched them."""
     large = [rf"(?:\pL{{1,20}}){{1,2}}-{number}" for number in range(20)]
-    for one in large:
-        regex.check(one)
-    found = regex.matching([*large, "a.*", "("], ["a-1", "ab", "b-1"])
-    assert (found[large[0]], found[large[1]]) == ((), ("a-1", "b-1"))
-    assert (found["a.*"], found["("]) == (("a-1", "ab"), ())
+    for expression in large:
+        regex.check(expression)
+    matches = regex.matching([*large, "a.*", "("], ["a-1", "ab", "b-1"])
+    assert (matches[large[0]], matches[large[1]]) == ((), ("a-1", "b-1"))
+    assert (matches["a.*"], matches["("]) == (("a-1", "ab"), ())

@@ -273,9 +273,9 @@ class TestAssignorThatFails:
     )
     def test_who_asked_is_told_and_nothing_is_written(self, broken: Broken, why: str) -> None:
         scene = Scene({"t": 2}, [broken])
-        with pytest.raises(BrokerError, match=why) as told:
+        with pytest.raises(BrokerError, match=why) as refusal:
             scene.change(reader("a"), reader("b"))
-        assert told.value.code is ErrorCode.UNKNOWN_SERVER_ERROR
+        assert refusal.value.code is ErrorCode.UNKNOWN_SERVER_ERROR
         assert scene.decisions == []
 
     def test_of_a_large_group_the_next_heartbeat_is_told_and_it_is_tried_again(self) -> None:

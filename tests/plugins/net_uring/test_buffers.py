@@ -93,39 +93,39 @@ class TestBufferGroup:
     def test_a_frame_stays_until_its_turn_ends(self, ring: Ring, pair: Pair) -> None:
         near, far = pair
         group = BufferGroup(ring, size_bytes=64, count_first=2, count_max=2)
-        told = Told(ring)
-        ring.recv_group(told.token, near.fileno(), group.group)
+        recorder = Told(ring)
+        ring.recv_group(recorder.token, near.fileno(), group.group)
         turn(ring)
         frames: list[memoryview] = []
         for data in (b"one", b"two"):
             far.send(data)
-            run_until(ring, lambda: len(told.completions) > len(frames))
-            result, flags = told.completions[len(frames)]
+            run_until(ring, lambda: len(recorder.completions) > len(frames))
+            result, flags = recorder.completions[len(frames)]
             frames.append(group.views[buffer_id(flags)][:result])
             group.taken.append(buffer_id(flags))
         far.send(b"three")
-        run_until(ring, lambda: len(told.completions) == 3)
-        assert told.results[2] == -errno.ENOBUFS
+        run_until(ring, lambda: len(recorder.completions) == 3)
+        assert recorder.results[2] == -errno.ENOBUFS
         assert [bytes(frame) for frame in frames] == [b"one", b"two"]
         group.end_turn()
-        ring.recv_group(told.token, near.fileno(), group.group)
-        run_until(ring, lambda: len(told.completions) == 4)
-        assert bytes(group.views[buffer_id(told.completions[3][1])][:5]) == b"three"
+        ring.recv_group(recorder.token, near.fileno(), group.group)
+        run_until(ring, lambda: len(recorder.completions) == 4)
+        assert bytes(group.views[buffer_id(recorder.completions[3][1])][:5]) == b"three"
 
     def test_it_grows_when_none_is_left_up_to_its_limit(self, ring: Ring, pair: Pair) -> None:
         near, far = pair
         group = BufferGroup(ring, size_bytes=64, count_first=1, count_max=4)
-        told = Told(ring)
+        recorder = Told(ring)
         for i in range(4):
             far.send(bytes([i]))
         grown: list[bool] = []
         while not grown or grown[-1]:
-            ring.recv_group(told.token, near.fileno(), group.group)
-            run_until(ring, lambda: told.results[-1] == -errno.ENOBUFS if told.results else False)
+            ring.recv_group(recorder.token, near.fileno(), group.group)
+            run_until(ring, lambda: recorder.results[-1] == -errno.ENOBUFS if recorder.results else False)
             grown.append(group.grow())
-            told.completions[-1:] = []
+            recorder.completions[-1:] = []
         assert group.published == 4
-        ids = [buffer_id(flags) for _, flags in told.completions]
+        ids = [buffer_id(flags) for _, flags in recorder.completions]
         assert sorted(ids) == [0, 1, 2, 3]
         assert [group.views[i][0] for i in ids] == [0, 1, 2, 3]
 
@@ -141,30 +141,30 @@ class TestBufferGroup:
         """The table wraps around, and after 65,536 buffers its tail too. Each round uses all, no less and no more."""
         near, far = pair
         group = BufferGroup(ring, size_bytes=64, count_first=8, count_max=8)
-        told = Told(ring)
+        recorder = Told(ring)
         for i in range(66_000 // 8):
-            ring.recv_group(told.token, near.fileno(), group.group)
+            ring.recv_group(recorder.token, near.fileno(), group.group)
             sent = [(8 * i + k).to_bytes(4, "big") for k in range(8)]
             for data in sent:
                 far.send(data)
-            run_until(ring, lambda: len(told.completions) == 9)
-            assert told.results[8] == -errno.ENOBUFS
-            ids = [buffer_id(flags) for _, flags in told.completions[:8]]
+            run_until(ring, lambda: len(recorder.completions) == 9)
+            assert recorder.results[8] == -errno.ENOBUFS
+            ids = [buffer_id(flags) for _, flags in recorder.completions[:8]]
             assert [bytes(group.views[i][:4]) for i in ids] == sent
             group.taken += ids
             group.end_turn()
-            told.completions.clear()
+            recorder.completions.clear()
         assert ring.in_flight == 0
 
     def test_a_single_receive_takes_one_buffer(self, ring: Ring, pair: Pair) -> None:
         near, far = pair
         group = BufferGroup(ring, group=7, size_bytes=64, count_first=2, count_max=2)
-        told = Told(ring)
-        ring.recv_group(told.token, near.fileno(), 7, mode=0)
+        recorder = Told(ring)
+        ring.recv_group(recorder.token, near.fileno(), 7, mode=0)
         far.send(b"x")
-        run_until(ring, lambda: told.results == [1])
-        assert not told.completions[0][1] & abi.CQE_F_MORE
-        assert group.views[buffer_id(told.completions[0][1])][0] == ord("x")
+        run_until(ring, lambda: recorder.results == [1])
+        assert not recorder.completions[0][1] & abi.CQE_F_MORE
+        assert group.views[buffer_id(recorder.completions[0][1])][0] == ord("x")
 
     def test_a_closed_group_can_be_made_again(self, ring: Ring) -> None:
         group = BufferGroup(ring, size_bytes=64, count_first=1, count_max=1)
@@ -201,15 +201,15 @@ class TestGather:
     def test_parts_leave_in_order_in_one_send(self, ring: Ring, pair: Pair) -> None:
         near, far = pair
         gather = Gather()
-        told = Told(ring)
+        recorder = Told(ring)
         parts = [b"one", b"", b"three" * 100]
         for _ in range(2):
             gather.fill([(address_of_bytes(part), len(part)) for part in parts])
-            ring.sendmsg(told.token, near.fileno(), gather.address, socket.MSG_NOSIGNAL)
+            ring.sendmsg(recorder.token, near.fileno(), gather.address, socket.MSG_NOSIGNAL)
             run_until(ring, lambda: ring.in_flight == 0)
             assert far.recv(1000) == b"".join(parts)
             parts = [b"again"]
-        assert told.results == [503, 5]
+        assert recorder.results == [503, 5]
 
     def test_more_parts_than_it_has_room_for_are_refused(self) -> None:
         with pytest.raises(ValueError, match="3 parts, and room for 2"):

@@ -201,12 +201,12 @@ class TestTheTurn:
             loop.call_soon(loop.stop)
             raise ValueError("mine")
 
-        told = Told(loop.ring)
+        recorder = Told(loop.ring)
         loop.ring.nop(loop.ring.attach(fails))
-        loop.ring.nop(told.token)
+        loop.ring.nop(recorder.token)
         loop.run_forever()
         assert [str(context["exception"]) for context in reported] == ["mine"]
-        assert told.results == [0]
+        assert recorder.results == [0]
 
     def test_the_others_cost_nothing_while_they_are_quiet(
         self, loop: UringLoop, enters: list[tuple[int, int]]
@@ -221,10 +221,10 @@ class TestTheTurn:
 def after_a_completion(loop: UringLoop, busy_poll_us: int) -> Told:
     """A loop whose busy poll has begun: something has just completed."""
     loop.busy_poll_us = busy_poll_us
-    told = Told(loop.ring)
-    loop.ring.nop(told.token)
+    recorder = Told(loop.ring)
+    loop.ring.nop(recorder.token)
     loop.turns.select(None)
-    return told
+    return recorder
 
 
 @needs_ring
@@ -234,9 +234,9 @@ class TestBusyPoll:
     ) -> None:
         near, far = pair
         memory = bytearray(1)
-        told = after_a_completion(loop, 60_000_000)
+        recorder = after_a_completion(loop, 60_000_000)
         assert loop.turns.busy_poll_us == loop.busy_poll_us
-        loop.ring.recv(told.token, near.fileno(), address_of(memory), 1)
+        loop.ring.recv(recorder.token, near.fileno(), address_of(memory), 1)
         clock = time.pthread_getcpuclockid(threading.get_ident())
         used = time.clock_gettime(clock)
 
@@ -252,21 +252,21 @@ class TestBusyPoll:
         loop.turns.select(None)
         thread.join()
         assert time.thread_time() - used > 0.01
-        assert told.results == [0, 1]
+        assert recorder.results == [0, 1]
         # One to submit, one to take what came; between them no system call.
         assert [submit for submit, _ in enters] == [1, 0]
 
     def test_after_the_window_it_sleeps(self, loop: UringLoop, pair: Pair) -> None:
         near, far = pair
         memory = bytearray(1)
-        told = after_a_completion(loop, 1000)
-        loop.ring.recv(told.token, near.fileno(), address_of(memory), 1)
+        recorder = after_a_completion(loop, 1000)
+        loop.ring.recv(recorder.token, near.fileno(), address_of(memory), 1)
         timer = threading.Timer(0.1, far.send, (b"x",))
         timer.start()
         used = time.thread_time()
         loop.turns.select(None)
         timer.join()
-        assert told.results == [0, 1]
+        assert recorder.results == [0, 1]
         assert time.thread_time() - used < 0.05
 
     def test_a_timer_ends_it(self, loop: UringLoop) -> None:

@@ -41,11 +41,11 @@ loop.close()
 @needs_ring
 class TestHere:
     def test_it_says_what_there_is(self) -> None:
-        found = probe()
-        assert found.available
-        assert found.describe().startswith(f"io_uring ({'.'.join(os.uname().release.split('.')[:2])}: ")
-        for feature in found.features:
-            assert feature in found.describe()
+        ring_probe = probe()
+        assert ring_probe.available
+        assert ring_probe.describe().startswith(f"io_uring ({'.'.join(os.uname().release.split('.')[:2])}: ")
+        for feature in ring_probe.features:
+            assert feature in ring_probe.describe()
 
     def test_it_leaves_nothing_behind(self) -> None:
         before = descriptors_without_garbage(), ring_mappings()
@@ -66,10 +66,10 @@ class TestHere:
         assert without.available
 
     def test_the_properties_are_the_features(self) -> None:
-        found = Probe("6.18", ("multishot accept", "buffer ring"))
-        assert found.multishot_accept
-        assert found.buffer_ring
-        assert [found.multishot_recv, found.splice, found.cancel_fd] == [False] * 3
+        ring_probe = Probe("6.18", ("multishot accept", "buffer ring"))
+        assert ring_probe.multishot_accept
+        assert ring_probe.buffer_ring
+        assert [ring_probe.multishot_recv, ring_probe.splice, ring_probe.cancel_fd] == [False] * 3
 
     def test_what_the_transport_cannot_do_without(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(probe_module, "_operations_of", lambda ring: {abi.OP_ACCEPT, abi.OP_SEND})
@@ -88,16 +88,16 @@ class TestHere:
             return real(number, *args)
 
         monkeypatch.setattr(system, "syscall", refuse)
-        found = probe()
+        ring_probe = probe()
         if operation == abi.REGISTER_PROBE:
             assert (
-                found.why_not
+                ring_probe.why_not
                 == "the kernel's io_uring tells no operations (io_uring_register: Invalid argument)"
             )
         else:
-            assert found.available
-            assert not found.buffer_ring
-            assert not found.multishot_recv
+            assert ring_probe.available
+            assert not ring_probe.buffer_ring
+            assert not ring_probe.multishot_recv
 
     def test_a_kernel_without_multishot(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """It takes the entry and accepts, or receives, once."""
@@ -117,9 +117,9 @@ class TestHere:
 
 
 def test_left_out_altogether() -> None:
-    found = probe({"io_uring"})
-    assert not found.available
-    assert found.describe() == "no io_uring (left out by configuration)"
+    ring_probe = probe({"io_uring"})
+    assert not ring_probe.available
+    assert ring_probe.describe() == "no io_uring (left out by configuration)"
 
 
 def test_an_unknown_feature_is_refused() -> None:

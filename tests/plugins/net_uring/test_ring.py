@@ -49,11 +49,11 @@ class TestQueues:
         assert ring.in_flight == 0
 
     def test_a_full_queue_is_submitted_by_itself(self, ring: Ring) -> None:
-        told = Told(ring)
+        recorder = Told(ring)
         for _ in range(13):
-            ring.nop(told.token)
+            ring.nop(recorder.token)
         turn(ring)
-        assert told.results == [0] * 13
+        assert recorder.results == [0] * 13
 
     def test_more_completions_than_fit_are_not_lost(self, ring: Ring) -> None:
         """The queue holds 16; the kernel keeps the rest until there is room."""
@@ -66,25 +66,25 @@ class TestQueues:
         assert ring.in_flight == 0
 
     def test_a_callback_may_queue_more_than_fits(self, ring: Ring) -> None:
-        told = Told(ring)
+        recorder = Told(ring)
 
         def burst(result: int, flags: int) -> None:
             for _ in range(50):
-                ring.nop(told.token)
+                ring.nop(recorder.token)
 
         for _ in range(3):
             ring.nop(ring.attach(burst))
-        run_until(ring, lambda: len(told.results) == 150)
+        run_until(ring, lambda: len(recorder.results) == 150)
         assert ring.in_flight == 0
 
     def test_entering_counts_what_the_kernel_took(self, ring: Ring) -> None:
         """As after a KeyboardInterrupt between the system call and our note of it."""
-        told = Told(ring)
-        ring.nop(told.token)
+        recorder = Told(ring)
+        ring.nop(recorder.token)
         ring.enter(0)
         ring._submitted -= 1
-        ring.nop(told.token)
-        run_until(ring, lambda: len(told.results) == 2)
+        ring.nop(recorder.token)
+        run_until(ring, lambda: len(recorder.results) == 2)
         assert turn(ring) == 0
 
     def test_waiting_ends_after_its_time(self, ring: Ring) -> None:
@@ -107,40 +107,40 @@ class TestQueues:
         def fails(result: int, flags: int) -> None:
             raise ValueError("mine")
 
-        told = Told(ring)
+        recorder = Told(ring)
         ring.nop(ring.attach(fails))
-        ring.nop(told.token)
+        ring.nop(recorder.token)
         ring.enter(0)
         with pytest.raises(ValueError, match="mine"):
             ring.reap()
         ring.enter(None)
         ring.reap()
-        assert told.results == [0]
+        assert recorder.results == [0]
 
     def test_what_a_callback_raises_goes_to_on_error(self, ring: Ring) -> None:
         errors: list[Exception] = []
         ring.on_error = errors.append
-        told = Told(ring)
+        recorder = Told(ring)
 
         def fails(result: int, flags: int) -> None:
             raise KeyError("mine")
 
         ring.nop(ring.attach(fails))
-        ring.nop(told.token)
+        ring.nop(recorder.token)
         assert turn(ring) == 2
-        assert told.results == [0]
+        assert recorder.results == [0]
         assert [str(error) for error in errors] == ["'mine'"]
 
     def test_idle_looks_without_a_system_call(self, ring: Ring, pair: Pair) -> None:
         near, far = pair
         memory = bytearray(10)
-        told = Told(ring)
-        ring.recv(told.token, near.fileno(), address_of(memory), 10)
+        recorder = Told(ring)
+        ring.recv(recorder.token, near.fileno(), address_of(memory), 10)
         turn(ring)
         assert ring.idle
         far.send(b"x")
         assert not ring.idle
-        run_until(ring, lambda: told.results == [1])
+        run_until(ring, lambda: recorder.results == [1])
 
 
 class TestTokens:
@@ -174,20 +174,20 @@ class TestOperations:
         with open_ring(without=without) as ring:
             assert not set(ring.setup) & set(without)
             memory, data = bytearray(10), b"back"
-            told, sent = Told(ring), Told(ring)
-            ring.recv(told.token, near.fileno(), address_of(memory), 10)
+            recorder, sent = Told(ring), Told(ring)
+            ring.recv(recorder.token, near.fileno(), address_of(memory), 10)
             ring.send(sent.token, near.fileno(), address_of_bytes(data), len(data), socket.MSG_NOSIGNAL)
             run_until(ring, lambda: sent.results == [4])
             assert far.recv(10) == b"back"
             far.send(b"there")
-            run_until(ring, lambda: told.results == [5])
+            run_until(ring, lambda: recorder.results == [5])
             assert memory == b"there" + bytes(5)
 
     def test_a_bad_descriptor_is_a_result(self, ring: Ring) -> None:
-        told = Told(ring)
-        ring.recv(told.token, 1_000_000, 0, 10)
+        recorder = Told(ring)
+        ring.recv(recorder.token, 1_000_000, 0, 10)
         turn(ring)
-        assert told.results == [-errno.EBADF]
+        assert recorder.results == [-errno.EBADF]
 
     def test_a_poll_tells_of_readiness_and_can_be_cancelled(self, ring: Ring, pair: Pair) -> None:
         near, far = pair
@@ -212,13 +212,13 @@ class TestCancellation:
     def test_by_token(self, ring: Ring, pair: Pair, every: bool, answer: int, cancelled: int) -> None:
         near, _ = pair
         memory = bytearray(10)
-        told, cancelling = Told(ring), Told(ring)
+        recorder, cancelling = Told(ring), Told(ring)
         for _ in range(2):
-            ring.recv(told.token, near.fileno(), address_of(memory), 10)
+            ring.recv(recorder.token, near.fileno(), address_of(memory), 10)
         turn(ring)
-        ring.cancel(cancelling.token, told.token, every=every)
-        run_until(ring, lambda: len(told.results) == cancelled and cancelling.results == [answer])
-        assert told.results == [-errno.ECANCELED] * cancelled
+        ring.cancel(cancelling.token, recorder.token, every=every)
+        run_until(ring, lambda: len(recorder.results) == cancelled and cancelling.results == [answer])
+        assert recorder.results == [-errno.ECANCELED] * cancelled
         assert ring.in_flight == 2 - cancelled
 
     def test_by_descriptor(self, ring: Ring, pair: Pair) -> None:
@@ -243,7 +243,7 @@ class TestMemory:
         near.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
         held = bytes(range(256)) * 4096
         memory = bytearray(100)
-        sent, told = Told(ring), Told(ring)
+        sent, recorder = Told(ring), Told(ring)
         ring.send(
             sent.token,
             near.fileno(),
@@ -251,7 +251,7 @@ class TestMemory:
             len(held),
             socket.MSG_WAITALL | socket.MSG_NOSIGNAL,
         )
-        ring.recv(told.token, near.fileno(), address_of(memory), 100)
+        ring.recv(recorder.token, near.fileno(), address_of(memory), 100)
         turn(ring)
         received = bytearray()
         far.setblocking(False)
@@ -266,7 +266,7 @@ class TestMemory:
         assert received == held
         gc.collect()
         far.send(b"y" * 100)
-        run_until(ring, lambda: told.results == [100])
+        run_until(ring, lambda: recorder.results == [100])
         assert memory == b"y" * 100
 
     def test_after_close_nothing_is_written(self, pair: Pair) -> None:
@@ -274,9 +274,9 @@ class TestMemory:
         near, far = pair
         ring = Ring(8, 16)
         memory = bytearray(10)
-        told = Told(ring)
-        ring.recv(told.token, near.fileno(), address_of(memory), 10)
-        ring.poll_add(told.token, near.fileno(), select.POLLIN, multishot=True)
+        recorder = Told(ring)
+        ring.recv(recorder.token, near.fileno(), address_of(memory), 10)
+        ring.poll_add(recorder.token, near.fileno(), select.POLLIN, multishot=True)
         turn(ring)
         assert ring.in_flight == 2
         assert ring.close()
@@ -284,7 +284,7 @@ class TestMemory:
         far.send(b"late")
         assert near.recv(10) == b"late"
         assert memory == bytes(10)
-        assert told.results == []
+        assert recorder.results == []
         assert ring.close()
 
     def test_close_before_linux_5_19(self, pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -342,13 +342,13 @@ class TestMemory:
 
 class TestThreads:
     def test_the_first_to_enter_is_the_only_one(self, ring: Ring) -> None:
-        told = Told(ring)
+        recorder = Told(ring)
         failures: list[OSError] = []
         done = threading.Event()
         left = threading.Event()
 
         def first() -> None:
-            ring.nop(told.token)
+            ring.nop(recorder.token)
             turn(ring)
             done.set()
             left.wait(60)
@@ -362,7 +362,7 @@ class TestThreads:
             failures.append(failure)
         left.set()
         thread.join()
-        assert told.results == [0]
+        assert recorder.results == [0]
         assert [failure.errno for failure in failures] == [errno.EEXIST]
 
 
@@ -406,11 +406,11 @@ class TestRefusals:
             ctypes.set_errno(errno.EAGAIN)
             return -1
 
-        told = Told(ring)
+        recorder = Told(ring)
         for _ in range(8):
-            ring.nop(told.token)
+            ring.nop(recorder.token)
         with monkeypatch.context() as patch:
             patch.setattr(queues, "syscall", out_of_memory)
             with pytest.raises(OSError, match="takes no more"):
-                ring.nop(told.token)
-        run_until(ring, lambda: told.results == [0] * 8)
+                ring.nop(recorder.token)
+        run_until(ring, lambda: recorder.results == [0] * 8)

@@ -246,7 +246,9 @@ def test_the_bytes_of_the_frame_go_to_the_log_without_a_copy() -> None:
     ((batches, high_watermark, log_start),) = driver.logs[0].appended
     assert (bytes(batches), high_watermark, log_start) == (b"abc", 50, 2)
     assert batches.obj is frame.obj
-    assert [bytes(one[0]) for one in driver.logs[1].appended] == [b""], "high watermark and log start arrive"
+    assert [bytes(entry[0]) for entry in driver.logs[1].appended] == [b""], (
+        "high watermark and log start arrive"
+    )
 
 
 def test_the_next_request_leaves_when_all_is_written() -> None:
@@ -298,7 +300,7 @@ def test_batches_that_the_log_refuses_cost_one_partition_a_pause(error: Exceptio
     driver.logs[1].write()
     driver.turn()
     assert driver.places() == {1: 22}
-    (event,) = [one for one in driver.events.events if one[0] == "error"]
+    (event,) = [entry for entry in driver.events.events if entry[0] == "error"]
     assert event[2]["partition"] == "t-0"
     driver.logs[0].fails = None
     driver.answer()
@@ -367,12 +369,14 @@ def looked_up(driver: Driver, start: int, end: int, code: int = 0) -> None:
     for (request, answer), offset in zip(driver.only.sent[-2:], (start, end), strict=True):
         assert isinstance(request, ListOffsetsRequest)
         assert request.replica_id == 1
-        (asked,) = request.topics[0].partitions
-        assert asked.current_leader_epoch == 4
-        found = ListOffsetsPartitionResponse(
-            partition_index=asked.partition_index, offset=offset, error_code=code
+        (query,) = request.topics[0].partitions
+        assert query.current_leader_epoch == 4
+        partition_answer = ListOffsetsPartitionResponse(
+            partition_index=query.partition_index, offset=offset, error_code=code
         )
-        answer.complete(ListOffsetsResponse(topics=[ListOffsetsTopicResponse(name="t", partitions=[found])]))
+        answer.complete(
+            ListOffsetsResponse(topics=[ListOffsetsTopicResponse(name="t", partitions=[partition_answer])])
+        )
     driver.turn()
 
 
@@ -450,12 +454,16 @@ def test_a_defect_in_the_mend_of_one_log_holds_up_no_other() -> None:
     driver.answer(*(data(index, code=ErrorCode.OFFSET_OUT_OF_RANGE) for index in (0, 1)))
     for (request, answer), offset in zip(driver.only.sent[-2:], (0, 8), strict=True):
         assert isinstance(request, ListOffsetsRequest)
-        found = [ListOffsetsPartitionResponse(partition_index=index, offset=offset) for index in (0, 1)]
-        answer.complete(ListOffsetsResponse(topics=[ListOffsetsTopicResponse(name="t", partitions=found)]))
+        partition_answers = [
+            ListOffsetsPartitionResponse(partition_index=index, offset=offset) for index in (0, 1)
+        ]
+        answer.complete(
+            ListOffsetsResponse(topics=[ListOffsetsTopicResponse(name="t", partitions=partition_answers)])
+        )
     driver.turn()
     assert (broken.truncated, sound.truncated) == ([8], [8])
     assert driver.places() == {1: 8}
-    ((_, _, values),) = [one for one in driver.events.events if one[0] == "error"]
+    ((_, _, values),) = [entry for entry in driver.events.events if entry[0] == "error"]
     assert values["partition"] == "t-0"
     broken.fails = None
     driver.answer()

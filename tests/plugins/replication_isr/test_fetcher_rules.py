@@ -75,9 +75,9 @@ class Trace:
 def text(request: SessionRequest | None) -> str:
     if request is None:
         return "none"
-    asked = " ".join(f"{index}@{at.offset}/{at.leader_epoch}" for (_, index), at in request.asked)
+    positions = " ".join(f"{index}@{at.offset}/{at.leader_epoch}" for (_, index), at in request.asked)
     gone = " ".join(f"-{index}" for _, index in request.forgotten)
-    return " ".join(f"{request.session_id}:{request.session_epoch} {asked} {gone}".split())
+    return " ".join(f"{request.session_id}:{request.session_epoch} {positions} {gone}".split())
 
 
 @pytest.mark.parametrize("path", sorted(TRACES.glob("fetcher_*.txt")), ids=lambda path: path.stem)
@@ -86,8 +86,8 @@ def test_trace(path: Path) -> None:
     for number, line in enumerate(path.read_text().splitlines(), start=1):
         event, _, expected = line.partition("#")[0].partition("->")
         if event.strip():
-            found = trace.run(event.split())
-            assert found == (expected.strip() or None), f"{path.name}, line {number}: {line.strip()}"
+            outcome = trace.run(event.split())
+            assert outcome == (expected.strip() or None), f"{path.name}, line {number}: {line.strip()}"
 
 
 @pytest.mark.parametrize(
@@ -193,19 +193,19 @@ def test_the_leaders_session_is_what_the_follower_wants(events: list[tuple[str, 
 
 def fetch(rules: FetcherRules, leader: FetchSessions, wanted: dict[Key, Position], lost: str) -> None:
     request = rules.next_request()
-    ready = {one: at for one, at in wanted.items() if rules.state(one) is State.FETCHING}
+    ready = {place: at for place, at in wanted.items() if rules.state(place) is State.FETCHING}
     if request is None:
         assert not ready
         return
     if lost == "lost on the way":
         rules.failed()
         return
-    asked = [FetchPartition(*one, at.offset, 1, at.leader_epoch) for one, at in request.asked]
+    fetch_partitions = [FetchPartition(*place, at.offset, 1, at.leader_epoch) for place, at in request.asked]
     try:
         plan = leader.begin(
             request.session_id,
             request.session_epoch,
-            asked,
+            fetch_partitions,
             request.forgotten,
             uses_topic_ids=True,
             privileged=True,
@@ -219,9 +219,9 @@ def fetch(rules: FetcherRules, leader: FetchSessions, wanted: dict[Key, Position
     if lost == "answer lost":
         rules.failed()
         return
-    assert {one.key: one.fetch_offset for one in plan.partitions} == {
-        one: at.offset for one, at in ready.items()
+    assert {partition.key: partition.fetch_offset for partition in plan.partitions} == {
+        place: at.offset for place, at in ready.items()
     }
-    assert all(rules.counts(one) for one in ready)
+    assert all(rules.counts(place) for place in ready)
     assert not any(rules.counts(key(n)) for n in range(4) if key(n) not in ready)
     rules.answered(session_id)

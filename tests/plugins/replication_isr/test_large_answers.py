@@ -38,7 +38,7 @@ def answer(driver: Driver, *parts: PartitionData, between: Callable[[], None] = 
 
     def next_turn() -> None:
         for log in driver.logs:  # the first slice is written by now
-            log.appended = [(memoryview(bytes(one[0])), one[1], one[2]) for one in log.appended]
+            log.appended = [(memoryview(bytes(entry[0])), entry[1], entry[2]) for entry in log.appended]
         frame[:] = bytes(len(frame))
         between()
 
@@ -142,8 +142,8 @@ def test_a_partition_in_another_leader_epoch_takes_nothing_of_the_earlier_one() 
     for log in driver.logs[:5]:
         log.write()
     driver.turn()
-    asked = {p.partition: p for topic in driver.asked(2).topics for p in topic.partitions}
-    assert (asked[5].current_leader_epoch, asked[5].fetch_offset) == (5, 10)
+    by_index = {p.partition: p for topic in driver.asked(2).topics for p in topic.partitions}
+    assert (by_index[5].current_leader_epoch, by_index[5].fetch_offset) == (5, 10)
 
 
 def test_a_log_that_was_cut_takes_nothing_from_behind_its_end() -> None:
@@ -183,7 +183,7 @@ def test_a_node_that_stops_takes_no_more() -> None:
         driver.runtime.spawn(driver.replication.stop(), "stop")
 
     answer(driver, *parts(), between=stop)
-    assert len([one for one in appended(driver) if one is not None]) <= 4
+    assert len([entry for entry in appended(driver) if entry is not None]) <= 4
     driver.asked(1)
 
 

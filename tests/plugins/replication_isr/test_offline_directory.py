@@ -63,8 +63,10 @@ def test_an_offline_directory_moves_the_leadership_of_its_partitions_only(seed: 
         await asyncio.gather(*producers)
         for index in lost:
             others = [nodes.replica(node_id, index) for node_id in nodes.image(index).isr]
-            await nodes.until(lambda found=others: len({one.high_watermark for one in found}) == 1)
-            logs = [batches_of(one, one.high_watermark) for one in others]
+            await nodes.until(
+                lambda replicas=others: len({replica.high_watermark for replica in replicas}) == 1
+            )
+            logs = [batches_of(replica, replica.high_watermark) for replica in others]
             assert logs.count(logs[0]) == len(logs) == 2
             values = dict(values_of(logs[0]))
             assert nodes.acked[index].items() <= values.items()

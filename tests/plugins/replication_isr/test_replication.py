@@ -553,10 +553,10 @@ def test_a_controller_that_decides_on_no_change_is_told_of_once() -> None:
     driver.asked[-1][1].fail(BrokerError(ErrorCode.REQUEST_TIMED_OUT))
     driver.runtime.advance(51)
     driver.decide(ErrorCode.UNKNOWN_SERVER_ERROR)
-    told = [(values.get("partition"), values["error"]) for _, _, values in driver.events.events[1:]]
-    assert len(told) == 2
-    assert "REQUEST_TIMED_OUT" in told[0][1]
-    assert told[1][0] == "t-0"
+    pairs = [(values.get("partition"), values["error"]) for _, _, values in driver.events.events[1:]]
+    assert len(pairs) == 2
+    assert "REQUEST_TIMED_OUT" in pairs[0][1]
+    assert pairs[1][0] == "t-0"
 
 
 def test_a_change_whose_answer_is_lost_is_asked_again_within_seconds() -> None:
@@ -694,7 +694,7 @@ def test_the_plugin_makes_it_and_shows_its_metrics() -> None:
 
 
 def measured(driver: Driver) -> dict[str, float]:
-    return {one.name.removeprefix("blumfeld_"): one.read() for one in driver.replication.metrics()}
+    return {metric.name.removeprefix("blumfeld_"): metric.read() for metric in driver.replication.metrics()}
 
 
 def test_replicas_that_leave_and_join_an_isr_are_counted() -> None:

@@ -105,9 +105,11 @@ def test_one_request_takes_a_dead_broker_out_of_all_isrs() -> None:
         await nodes.until(
             lambda: all(3 not in nodes.image(n).isr for n in range(6) if nodes.image(n).leader != 3)
         )
-        asked = [c for c in nodes.shared.commands[before:] if isinstance(c, AlterPartitionRequest)]
+        alterations = [c for c in nodes.shared.commands[before:] if isinstance(c, AlterPartitionRequest)]
         led = [nodes.image(n).leader for n in range(6)]
-        assert sorted(len(c.topics[0].partitions) for c in asked) == sorted([led.count(1), led.count(2)])
+        assert sorted(len(c.topics[0].partitions) for c in alterations) == sorted(
+            [led.count(1), led.count(2)]
+        )
 
     nodes.run(story())
 

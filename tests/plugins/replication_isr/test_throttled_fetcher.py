@@ -85,12 +85,12 @@ def test_a_new_follower_waits_from_its_first_request_on() -> None:
     quota.record(300, began_ms)
     driver, _ = throttled(10, 20, quota=quota)
     assert driver.places() == {1: 20}
-    found: list[dict[int, int]] = []
+    places: list[dict[int, int]] = []
     while driver.runtime.monotonic_ms() < began_ms + 3_100:
         driver.runtime.advance(100)
         take(driver)
-        found += [driver.places()] if driver.places() else []
-    assert found == [{0: 10}]
+        places += [driver.places()] if driver.places() else []
+    assert places == [{0: 10}]
 
 
 def test_a_throttle_that_is_taken_away_ends_with_the_next_look() -> None:

@@ -117,7 +117,7 @@ def test_a_throttle_is_set_and_taken_away_at_run_time() -> None:
         admin = await nodes.connect(1)
         answer = await admin.ask(request, 1, IncrementalAlterConfigsResponse)
         admin.close()
-        assert [one.error_code for one in answer.responses] == [0, 0, 0, 0], answer
+        assert [result.error_code for result in answer.responses] == [0, 0, 0, 0], answer
 
     async def story() -> None:
         await nodes.create(1)

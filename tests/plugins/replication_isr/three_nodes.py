@@ -164,13 +164,13 @@ class ThreeNodes:
         if node is None or not self.machine(node_id).is_running:
             return None
         broker: Any = node.broker
-        found: Partition | None = broker.partitions.find(TOPIC, partition)
-        return found
+        replica: Partition | None = broker.partitions.find(TOPIC, partition)
+        return replica
 
     def replica(self, node_id: int, partition: int = 0) -> Partition:
-        found = self.hosted(node_id, partition)
-        assert found is not None
-        return found
+        replica = self.hosted(node_id, partition)
+        assert replica is not None
+        return replica
 
     def cut(self, one: int, other: int) -> None:
         """Cut both ways between two nodes."""
@@ -207,10 +207,12 @@ class ThreeNodes:
             image = self.image(index)
             if image.leader < 0 or len(image.isr) < len(image.replicas):
                 return False
-            found = [self.hosted(node_id, index) for node_id in image.replicas]
+            replicas = [self.hosted(node_id, index) for node_id in image.replicas]
             ends = {
-                None if one is None else (one.log.written_end_offset, one.high_watermark, one.leader_epoch)
-                for one in found
+                None
+                if replica is None
+                else (replica.log.written_end_offset, replica.high_watermark, replica.leader_epoch)
+                for replica in replicas
             }
             if len(ends) != 1 or None in ends:
                 return False
@@ -250,15 +252,17 @@ class ThreeNodes:
             return False
         finally:
             connection.close()
-        (one,) = answer.responses[0].partition_responses
-        if one.error_code:
+        (partition_response,) = answer.responses[0].partition_responses
+        if partition_response.error_code:
             self.unknown += len(values)
             return False
         if acks == -1:
             known = self.acked.setdefault(partition, {})
             for number, value in enumerate(values):
-                assert one.base_offset + number not in known, "an offset was acknowledged twice"
-                known[one.base_offset + number] = value
+                assert partition_response.base_offset + number not in known, (
+                    "an offset was acknowledged twice"
+                )
+                known[partition_response.base_offset + number] = value
         return True
 
     async def fetch(
@@ -276,7 +280,7 @@ class ThreeNodes:
     ) -> PartitionData:
         """A consumer's fetch from one node."""
         connection = await self.connect(node_id)
-        asked = FetchPartition(
+        fetch_partition = FetchPartition(
             partition=partition,
             fetch_offset=offset,
             partition_max_bytes=1 << 20,
@@ -288,7 +292,7 @@ class ThreeNodes:
             max_wait_ms=max_wait_ms,
             min_bytes=1,
             isolation_level=isolation_level,
-            topics=[FetchTopic(topic=TOPIC, partitions=[asked])],
+            topics=[FetchTopic(topic=TOPIC, partitions=[fetch_partition])],
         )
         answer = await connection.ask(request, version, FetchResponse)
         connection.close()
@@ -313,8 +317,8 @@ class ThreeNodes:
         for index in partitions:
             image = self.image(index)
             replicas = [self.replica(node_id, index) for node_id in image.replicas]
-            committed = min(one.high_watermark for one in replicas)
-            logs = [batches_of(one, committed) for one in replicas]
+            committed = min(replica.high_watermark for replica in replicas)
+            logs = [batches_of(replica, committed) for replica in replicas]
             assert logs.count(logs[0]) == len(logs), f"{TOPIC}-{index}: replicas differ"
             values = dict(values_of(logs[0]))
             for offset, value in self.acked.get(index, {}).items():
@@ -337,8 +341,8 @@ def bytes_of(data: PartitionData) -> bytes:
 
 def values_of(batches: Sequence[bytes]) -> list[tuple[int, bytes]]:
     """(offset, value) of each record."""
-    found = []
+    values = []
     for data in batches:
         batch = RecordBatch(memoryview(bytearray(data)))
-        found += [(record.offset, bytes(record.value or b"")) for record in records(batch)]
-    return found
+        values += [(record.offset, bytes(record.value or b"")) for record in records(batch)]
+    return values

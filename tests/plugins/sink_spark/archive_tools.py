@@ -66,7 +66,9 @@ def archive(
 
     :param settings: fields of ``ArchiveSettings``; nearly always ``decoders`` at least
     """
-    told = ArchiveSettings(root=str(root), **{"topics": tuple(set(rows["topic"].to_pylist())), **settings})
+    archive_settings = ArchiveSettings(
+        root=str(root), **{"topics": tuple(set(rows["topic"].to_pylist())), **settings}
+    )
     store = open_store(str(root))
     ledger = Ledger(store)
     ledger.load()
@@ -79,7 +81,7 @@ def archive(
             OffsetRange(topic, partition, part["offset"][0].as_py(), part["offset"][-1].as_py() + 1)
             for (topic, partition), part in sorted(now.items())
         ]
-        results = [_task(store, told, *place, part) for place, part in sorted(now.items())]
+        results = [_task(store, archive_settings, *place, part) for place, part in sorted(now.items())]
         record = publish(
             store,
             ledger,
@@ -88,7 +90,7 @@ def archive(
             planned=planned,
             lost=(),
             results=results,
-            settings=told,
+            settings=archive_settings,
             now_ms=1_700_000_000_000 + 10_000 * len(made),
             seconds=1.0,
         )

@@ -87,8 +87,8 @@ def file_of(records: bytes, version: int = 3, symbol: str = "ESH1", by_id: bool 
     body += struct.pack("<Q", 2) if version == 1 else b""
     body += bytes([0, 1, 0]) if by_id else bytes([1, 0, 0])
     body += bytes(47) if version == 1 else struct.pack("<H", width) + bytes(53)
-    asked, answer = (str(INSTRUMENT), symbol) if by_id else (symbol, str(INSTRUMENT))
-    names = [name.encode().ljust(width, b"\0") for name in (asked, answer)]
+    query_name, answer = (str(INSTRUMENT), symbol) if by_id else (symbol, str(INSTRUMENT))
+    names = [name.encode().ljust(width, b"\0") for name in (query_name, answer)]
     body += struct.pack("<II", 0, 1) + names[0] + struct.pack("<III", 0, 0, 1)
     body += names[0] + struct.pack("<III", 1, 20201228, 20201229) + names[1]
     return b"DBN" + bytes([version]) + struct.pack("<I", len(body)) + body + records

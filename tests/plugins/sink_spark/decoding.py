@@ -28,8 +28,8 @@ def rows_of(values: Sequence[bytes | str | None], key: bytes | None = b"BTCUSDT"
 
 def rows_in(decoded: Any, table: str) -> list[dict[str, Any]]:
     """Returns the rows of one table as dicts; no rows if there is no such table."""
-    found = decoded.tables.get(table)
-    return [] if found is None else found.to_pylist()
+    rows = decoded.tables.get(table)
+    return [] if rows is None else rows.to_pylist()
 
 
 def errors(decoded: Any) -> dict[int, str]:

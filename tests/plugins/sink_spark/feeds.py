@@ -37,7 +37,7 @@ class Message:
 
 
 def trades(ids: Iterable[int], **more: Any) -> list[Message]:
-    return [Message(one, one, ts=one * 1000, **more) for one in ids]
+    return [Message(number, number, ts=number * 1000, **more) for number in ids]
 
 
 def sequences(messages: Sequence[Message], offsets: Sequence[int]) -> pa.Table:
@@ -46,16 +46,16 @@ def sequences(messages: Sequence[Message], offsets: Sequence[int]) -> pa.Table:
         {
             "row": nth,
             "venue": "test",
-            "symbol": one.symbol,
-            "stream": one.stream,
-            "first_id": one.first,
-            "last_id": one.last,
-            "prev_id": one.prev,
-            "ts_event": one.ts,
-            "ts_recv": one.ts if one.recv is None else one.recv,
+            "symbol": message.symbol,
+            "stream": message.stream,
+            "first_id": message.first,
+            "last_id": message.last,
+            "prev_id": message.prev,
+            "ts_event": message.ts,
+            "ts_recv": message.ts if message.recv is None else message.recv,
             "offset": offset,
         }
-        for nth, (one, offset) in enumerate(zip(messages, offsets, strict=True))
+        for nth, (message, offset) in enumerate(zip(messages, offsets, strict=True))
     ]
     return pa.Table.from_pylist(rows, schema=SEQUENCES)
 
@@ -85,12 +85,12 @@ def result_at(messages: Sequence[Message], offsets: Sequence[int], unread: Seque
     """Returns a task's result for messages at these offsets, with messages among them that no decoder could read."""
     summariser = Summariser("feed", 0, CONTINUITY, skew_ms=10_000)
     every = sorted([*offsets, *unread])
-    told = {
+    columns = {
         "offset": every,
         "ts_recv": every,
         "unread": [at in unread for at in every],
         "bad_recv": [False] * len(every),
     }
-    summariser.add(sequences(messages, offsets), {}, pa.table(told))
+    summariser.add(sequences(messages, offsets), {}, pa.table(columns))
     wanted = OffsetRange("feed", 0, every[0], every[-1] + 1) if every else OffsetRange("feed", 0, 0, 0)
     return task_result(wanted, sequences=summariser.result())

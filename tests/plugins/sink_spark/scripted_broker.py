@@ -83,10 +83,12 @@ class ScriptedBroker(socketserver.ThreadingTCPServer):
         error = self.offsets.pop(0) if self.offsets else 0
         if error == LOST:
             return b""
-        found = ListOffsetsPartitionResponse(
+        partition_answer = ListOffsetsPartitionResponse(
             partition_index=0, error_code=error, offset=-1 if error else END, leader_epoch=1
         )
-        return ListOffsetsResponse(topics=[ListOffsetsTopicResponse(name=TOPIC, partitions=[found])])
+        return ListOffsetsResponse(
+            topics=[ListOffsetsTopicResponse(name=TOPIC, partitions=[partition_answer])]
+        )
 
     def _metadata(self) -> MetadataResponse:
         error = self.topics.pop(0) if self.topics else 0

@@ -112,15 +112,15 @@ def read_topic(bootstrap: str, topic: str, ends: Mapping[int, int]) -> list[Reco
     """
     config = {"bootstrap.servers": bootstrap, "group.id": "reader", "enable.auto.commit": False}
     consumer = Consumer({**config, "auto.offset.reset": "earliest"})
-    found: dict[int, list[Record]] = {partition: [] for partition in sorted(ends)}
+    records_by_partition: dict[int, list[Record]] = {partition: [] for partition in sorted(ends)}
     try:
-        consumer.assign([TopicPartition(topic, partition, 0) for partition in found])
-        while missing := sum(end - len(found[partition]) for partition, end in ends.items()):
+        consumer.assign([TopicPartition(topic, partition, 0) for partition in records_by_partition])
+        while missing := sum(end - len(records_by_partition[partition]) for partition, end in ends.items()):
             messages: list[Any] = consumer.consume(min(missing, 5000), timeout=60)
-            assert messages, f"only {[len(part) for part in found.values()]} of {ends}"
+            assert messages, f"only {[len(part) for part in records_by_partition.values()]} of {ends}"
             for message in messages:
                 assert message.error() is None, message.error()
-                part = found[message.partition()]
+                part = records_by_partition[message.partition()]
                 assert message.offset() == len(part)
                 part.append(
                     Record(
@@ -134,4 +134,4 @@ def read_topic(bootstrap: str, topic: str, ends: Mapping[int, int]) -> list[Reco
                 )
     finally:
         consumer.close()
-    return [record for part in found.values() for record in part]
+    return [record for part in records_by_partition.values() for record in part]

@@ -47,7 +47,7 @@ class Words:
             try:
                 made += [_trade(row, line) for line in value.decode().splitlines()]
             except (ValueError, ArithmeticError):
-                made = [one for one in made if one["row"] != row]
+                made = [entry for entry in made if entry["row"] != row]
                 rejected.append(Rejected(row, "not words", schema_id=7))
         table = self.spoil(pa.Table.from_pylist(made, GIVEN))
         return Decoded({"trades": table}, _numbers(table), rejected)
@@ -125,9 +125,9 @@ def test_tables_have_the_archives_types_and_lineage() -> None:
 def test_sequences_say_offset_and_receipt() -> None:
     applied = apply(b"A 1", b"?", b"B 2")
     assert applied.sequences.schema == SEQUENCES
-    found = applied.sequences.select(["row", "symbol", "offset", "prev_id", "ts_recv"]).to_pylist()
+    sequences = applied.sequences.select(["row", "symbol", "offset", "prev_id", "ts_recv"]).to_pylist()
     stamp = STAMP_US * 1000
-    assert found == [
+    assert sequences == [
         {"row": 0, "symbol": "A", "offset": 1000, "prev_id": None, "ts_recv": stamp},
         {"row": 2, "symbol": "B", "offset": 1002, "prev_id": None, "ts_recv": stamp + 2_000_000},
     ]
@@ -360,8 +360,8 @@ def test_every_message_is_in_the_tables_or_in_quarantine_wherever_batches_are_cu
     trades = whole.tables.get("trades", tables(6, 2)["trades"].schema.empty_table())
     refused = errors(whole)
     for nth, value in enumerate(values):
-        found = trades.column("k_offset").to_pylist().count(FIRST_OFFSET + nth)
-        assert found == (0 if nth in refused else len(value.splitlines()) * len(decoders))
+        row_count = trades.column("k_offset").to_pylist().count(FIRST_OFFSET + nth)
+        assert row_count == (0 if nth in refused else len(value.splitlines()) * len(decoders))
     assert trades.column("k_offset").to_pylist() == sorted(trades.column("k_offset").to_pylist())
     parts = [decode_rows(decoders, part, settings) for part in (rows.slice(0, cut), rows.slice(cut))]
     for name, table in whole.tables.items():

@@ -35,10 +35,10 @@ README = Path(__file__).resolve().parents[3] / "README.md"
 
 
 def parts(feed: list[FeedMessage]) -> list[list[FeedMessage]]:
-    found: list[list[FeedMessage]] = [[] for _ in range(PARTITIONS)]
+    messages_by_partition: list[list[FeedMessage]] = [[] for _ in range(PARTITIONS)]
     for message in feed:
-        found[zlib.crc32(message.key) % PARTITIONS].append(message)
-    return found
+        messages_by_partition[zlib.crc32(message.key) % PARTITIONS].append(message)
+    return messages_by_partition
 
 
 def sent(message: FeedMessage) -> Record:
@@ -63,8 +63,8 @@ def check(root: Path, feed: list[FeedMessage]) -> None:
     expected = added(
         expected_of(Message(each.received_ns, each.value) for each in part) for part in parts(feed)
     )
-    found = READERS["pyarrow"](root)
-    assert differences(expected, found, "pyarrow") == []
+    tallies = READERS["pyarrow"](root)
+    assert differences(expected, tallies, "pyarrow") == []
     assert all(tally["rows"] > 0 for tally in expected.values())
     data = [json.loads(each.value).get("data", {}) for each in feed]
     for table, kind in (
@@ -112,8 +112,12 @@ def test_the_readmes_line_archives_the_demos_topic(tmp_path: Path) -> None:
         given = ["--root", str(tmp_path), "--bootstrap", broker.bootstrap_servers, "--json"]
         replayed = CliRunner().invoke(app, [*replay, *given])
         assert replayed.exit_code == 0, replayed.output
-    told = json.loads(replayed.output)
-    assert (told["records"], told["same_offsets"], told["partitions"]) == (len(feed), True, PARTITIONS)
+    summary = json.loads(replayed.output)
+    assert (summary["records"], summary["same_offsets"], summary["partitions"]) == (
+        len(feed),
+        True,
+        PARTITIONS,
+    )
 
 
 @pytest.mark.spark

@@ -69,7 +69,7 @@ def test_all_offsets_are_counted_however_batches_are_cut(
         skips.add(ABSENT, offset, offset + 1)
     given_ = (RANGE, skips) if told else (RANGE, None)
     whole = counted([rows_at(offsets)], frozenset(rowless)).count(*given_)
-    assert counted([rows_at(one.tolist()) for one in pieces], frozenset(rowless)).count(*given_) == whole
+    assert counted([rows_at(piece.tolist()) for piece in pieces], frozenset(rowless)).count(*given_) == whole
     assert list(range_counts.wrong(whole)) == []
     named = {offset: span.reason for span in whole.spans for offset in range(span.start, span.end)}
     reason = ABSENT if told else HIDDEN
@@ -117,15 +117,15 @@ def test_kinds_beyond_the_most_are_counted_together() -> None:
 def test_the_content_s_crc_sees_what_was_changed_or_moved() -> None:
     values: list[bytes | None] = [b"a", None, b"bc", b""]
     whole = rows_at(range(4), values)
-    found = content_crc(whole)
-    assert content_crc(whole.slice(2), content_crc(whole.slice(0, 2))) == found
+    crc = content_crc(whole)
+    assert content_crc(whole.slice(2), content_crc(whole.slice(0, 2))) == crc
     others: list[list[bytes | None]] = [
         [b"a", b"", b"bc", b""],
         [b"a", None, b"b", b"c"],
         [b"a", None, b"bd", b""],
     ]
-    assert len({found, *(content_crc(rows_at(range(4), each)) for each in others)}) == 4
-    assert content_crc(rows_at([0, 1, 2, 4], values)) != found
+    assert len({crc, *(content_crc(rows_at(range(4), each)) for each in others)}) == 4
+    assert content_crc(rows_at([0, 1, 2, 4], values)) != crc
 
 
 def test_a_range_of_which_the_reader_says_nothing_is_hidden() -> None:
@@ -188,11 +188,11 @@ VALUES: dict[int, bytes | None] = {
 
 def test_messages_that_reach_no_table_are_counted_by_kind(tmp_path: Path) -> None:
     [result] = _worked(tmp_path, [_feed()], RANGE)
-    found = result.count.decoders["binance-usdm"]
-    assert found.passed_over == {
+    decoder_counts = result.count.decoders["binance-usdm"]
+    assert decoder_counts.passed_over == {
         "depthUpdate without a row": 1, "forceOrder": 1, "kline": 1, "markPriceUpdate": 2, "null value": 1, "result": 1,
     }  # fmt: skip
-    assert (found.read, found.quarantined, result.count.with_rows) == (92, 1, 93)
+    assert (decoder_counts.read, decoder_counts.quarantined, result.count.with_rows) == (92, 1, 93)
     assert result.count.rows == {"quarantine": 1, "trades": 92}
     assert list(range_counts.wrong(result.count)) == []
     assert [span.start for span in result.count.spans] == [10, 20, 30, 40, 50, 60]
@@ -210,8 +210,8 @@ def test_the_account_of_a_fetch_goes_to_the_sink_as_a_row(tmp_path: Path) -> Non
     """Decodes as the reader ``python`` does, with Spark between fetch and decoders."""
     skips = Skips([Span(90, 100, CONTROL)])
     feed = _feed().slice(0, 90)
-    told = list(followed_by_skips(iter([feed]), RANGE, skips, with_headers=False))
-    [result] = _worked(tmp_path, [pa.Table.from_batches(told).combine_chunks().to_batches()[0]])
+    batches = list(followed_by_skips(iter([feed]), RANGE, skips, with_headers=False))
+    [result] = _worked(tmp_path, [pa.Table.from_batches(batches).combine_chunks().to_batches()[0]])
     assert (result.count.start, result.count.end, result.count.skipped) == (0, 100, {CONTROL: 10})
     only = followed_by_skips(iter([]), RANGE, Skips([Span(0, 100, ABSENT)]), with_headers=False)
     [nothing] = _worked(tmp_path, list(only))
@@ -229,7 +229,9 @@ def test_a_task_that_lost_messages_is_not_published(tmp_path: Path, reader: str)
 
 def test_a_writer_that_lost_rows_is_not_published(tmp_path: Path) -> None:
     [result] = _worked(tmp_path, [_feed()], RANGE)
-    files = [msgspec.structs.replace(one, rows=one.rows - (one.table == "trades")) for one in result.files]
+    files = [
+        msgspec.structs.replace(file, rows=file.rows - (file.table == "trades")) for file in result.files
+    ]
     with pytest.raises(
         LedgerConflictError, match="t-0: 92 rows of trades were decoded, and 91 are in its files"
     ):

@@ -26,11 +26,11 @@ def move(node: Node, path: str = "/b") -> None:
 
 def places(node: Node, partition: TopicPartition = PARTITION) -> dict[str, list[str]]:
     """By log directory: names of directories of this partition."""
-    found = {
+    names_by_path = {
         path: [name for name in node.runtime.files.list_dir(path) if name.startswith(str(partition))]
         for path in PATHS
     }
-    return {path: names for path, names in found.items() if names}
+    return {path: names for path, names in names_by_path.items() if names}
 
 
 def lies_in(node: Node, path: str) -> bool:

@@ -136,11 +136,13 @@ def test_the_walk_says_where_whole_batches_end(node: Node) -> None:
     log = node.open()
     log.fill(2, 2, 2)
     file = node.runtime.files.open(LOG)
-    size, one = file.size(), len(make_batch(2).data)
+    size, batch_bytes = file.size(), len(make_batch(2).data)
     assert check_headers(file, 0, size, size, 6) == (size, None)
-    assert check_headers(file, one, one + 1, size, 6) == (2 * one, None), "to the end of a batch"
-    assert check_headers(file, 0, size, size - 1, 6)[0] == 2 * one
-    assert check_headers(file, 0, size, size, 5)[0] == 2 * one, "beyond the segment's offsets"
+    assert check_headers(file, batch_bytes, batch_bytes + 1, size, 6) == (2 * batch_bytes, None), (
+        "to the end of a batch"
+    )
+    assert check_headers(file, 0, size, size - 1, 6)[0] == 2 * batch_bytes
+    assert check_headers(file, 0, size, size, 5)[0] == 2 * batch_bytes, "beyond the segment's offsets"
     assert check_headers(file, 1, size, size, 6)[0] == 1
 
 

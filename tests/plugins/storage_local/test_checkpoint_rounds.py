@@ -22,8 +22,8 @@ def at(index: int) -> TopicPartition:
 
 def lines(*offsets: int | None) -> bytes:
     """The file that says these, partition by partition."""
-    told = [f"topic {index} {offset}\n" for index, offset in enumerate(offsets) if offset is not None]
-    return f"0\n{len(told)}\n{''.join(told)}".encode()
+    entries = [f"topic {index} {offset}\n" for index, offset in enumerate(offsets) if offset is not None]
+    return f"0\n{len(entries)}\n{''.join(entries)}".encode()
 
 
 @pytest.fixture(autouse=True)
@@ -58,17 +58,17 @@ def test_the_files_are_written_when_all_is_taken_down(node: Node, logs: list[Log
 
 
 def test_high_watermarks_are_asked_for_a_part_at_a_time(node: Node, logs: list[Log]) -> None:
-    asked = []
+    indexes = []
 
     def ask() -> Iterator[tuple[TopicPartition, int]]:
         for index in range(LOGS):
-            asked.append(index)
+            indexes.append(index)
             yield at(index), index
 
     node.storage.checkpoint(ask())
-    assert not asked, "the logs come first"
+    assert not indexes, "the logs come first"
     node.runtime.advance(1)
-    assert asked == list(range(LOGS))
+    assert indexes == list(range(LOGS))
 
 
 def test_a_truncation_between_two_parts_counts(node: Node, logs: list[Log]) -> None:

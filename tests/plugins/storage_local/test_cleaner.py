@@ -45,16 +45,16 @@ def consume(broker: EmbeddedBroker, topic: str) -> list[tuple[int, bytes, bytes]
     consumer = Consumer(settings)
     _, end = consumer.get_watermark_offsets(TopicPartition(topic, 0), 10)
     consumer.assign([TopicPartition(topic, 0, 0)])
-    found: list[tuple[int, bytes, bytes]] = []
+    messages: list[tuple[int, bytes, bytes]] = []
     deadline = time.monotonic() + 60
     while time.monotonic() < deadline:
         message = consumer.poll(0.5)
         if message is not None and message.error() is None:
-            found.append((message.offset() or 0, message.key() or b"", message.value() or b""))
+            messages.append((message.offset() or 0, message.key() or b"", message.value() or b""))
             if message.offset() == end - 1:
                 break
     consumer.close()
-    return found
+    return messages
 
 
 def wait_until(holds: Callable[[], bool], seconds: float = 60) -> None:
@@ -65,9 +65,9 @@ def wait_until(holds: Callable[[], bool], seconds: float = 60) -> None:
 
 
 def rounds(broker: EmbeddedBroker) -> float:
-    found = broker.call(lambda: {metric.name: metric.read() for metric in broker.node.broker.gauges()})
-    assert found["blumfeld_log_cleaner_uncleanable_partitions"] == 0
-    return float(found["blumfeld_log_cleaner_passes_total"])
+    gauges = broker.call(lambda: {metric.name: metric.read() for metric in broker.node.broker.gauges()})
+    assert gauges["blumfeld_log_cleaner_uncleanable_partitions"] == 0
+    return float(gauges["blumfeld_log_cleaner_passes_total"])
 
 
 @pytest.mark.parametrize("network", NETWORKS)
@@ -81,9 +81,9 @@ def test_a_consumer_sees_the_newest_values_while_producing_goes_on(network: str)
             before = rounds(broker)
             produce(producer, "state", range(start, start + 20))
             wait_until(lambda before=before: rounds(broker) > before)  # type: ignore[misc]
-        found = consume(broker, "state")
-        offsets = [offset for offset, _, _ in found]
+        messages = consume(broker, "state")
+        offsets = [offset for offset, _, _ in messages]
         assert offsets == sorted(set(offsets))
-        assert len(found) < 30 * KEYS
-        newest = {key: value for _, key, value in found}
+        assert len(messages) < 30 * KEYS
+        newest = {key: value for _, key, value in messages}
         assert newest == {b"%d" % key: b"59" * 20 for key in range(KEYS)}

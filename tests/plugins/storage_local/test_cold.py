@@ -109,10 +109,10 @@ def test_who_reads_on_is_cold_once(node: Node) -> None:
     while offset < log.log.written_end_offset:
         answer = ask(log, offset, 200_000)
         waited += isinstance(answer, Completion)
-        found = log.node.runtime.run(wait(answer)) if isinstance(answer, Completion) else answer
+        log_read = log.node.runtime.run(wait(answer)) if isinstance(answer, Completion) else answer
         node.runtime.run_turn()
-        offset += max(found.size_bytes // 10_071, 1)
-        release(found.parts)
+        offset += max(log_read.size_bytes // 10_071, 1)
+        release(log_read.parts)
     assert waited == 1
     assert counted(node, "read_ahead") >= 3
     assert counted(node, "is_cached") < 5
@@ -200,12 +200,12 @@ def at_once_in_workers(node: Node, counted_work: object = None) -> Callable[[], 
 
     async def counting(work: object, args: tuple[object, ...]) -> object:
         nonlocal running, most
-        one = int(counted_work in (None, work))
-        running, most = running + one, max(most, running + one)
+        increment = int(counted_work in (None, work))
+        running, most = running + increment, max(most, running + increment)
         try:
             return await offload(work, *args)  # type: ignore[arg-type]
         finally:
-            running -= one
+            running -= increment
 
     node.runtime.offload = lambda work, *args: counting(work, args)  # type: ignore[method-assign, assignment]
     return lambda: most
@@ -221,8 +221,8 @@ def test_many_cold_readers_leave_workers_for_syncs(node: Node, log: Log) -> None
     )
     cold = [later(ask(log, offset)) for offset in range(10)]
     node.runtime.advance(1000)
-    for one in cold:
-        release(one.result().parts)
+    for completion in cold:
+        release(completion.result().parts)
     assert most() == AT_ONCE_MAX
 
 

@@ -70,9 +70,9 @@ def test_the_indexes_find_what_they_found(log: Log) -> None:
     for info in log.log.segments()[:-1]:
         for path in info.files:
             assert log.node.runtime.files.exists(path)
-    found = log.time(TIME_MS + 5)
-    assert found is not None
-    assert found.offset == 5
+    place = log.time(TIME_MS + 5)
+    assert place is not None
+    assert place.offset == 5
 
 
 def test_the_time_of_change_stays_that_of_the_newest_source(log: Log) -> None:
@@ -238,8 +238,8 @@ def test_rounds_among_everything_else(seed: int) -> None:
         elif what < 0.9 and (not rounds or rounds[-1].done):
             rounds.append(start_round(log))
         else:
-            found = log.spans(chance.randrange(log.log.written_end_offset + 1))
-            assert found == sorted(found)
+            spans = log.spans(chance.randrange(log.log.written_end_offset + 1))
+            assert spans == sorted(spans)
         runtime.advance(chance.choice((0, 0, 1, 5)))
     runtime.advance(1000)
     finish(log, start_round(log))

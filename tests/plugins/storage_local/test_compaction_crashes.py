@@ -106,15 +106,15 @@ def test_a_crash_before_any_file_operation_leaves_the_log_as_before_or_after(
     for number in changing_operations():
         log = filled()
         die_before(log, number, crash)
-        found = opened(log.node.restart())
-        spans = found.spans()
+        reopened_log = opened(log.node.restart())
+        spans = reopened_log.spans()
         assert spans in (before, AFTER), f"before operation {number}"
         seen.add(spans == AFTER)
-        assert leftovers(names(found)) == []
-        assert found.log.cleaned_end_offset in (0, 11)
-        assert spans == AFTER or found.log.cleaned_end_offset == 0
+        assert leftovers(names(reopened_log)) == []
+        assert reopened_log.log.cleaned_end_offset in (0, 11)
+        assert spans == AFTER or reopened_log.log.cleaned_end_offset == 0
         if number % 5 == 0:
-            again = opened(found.node.crash(luck=Adversary.LOSE))
+            again = opened(reopened_log.node.crash(luck=Adversary.LOSE))
             assert again.spans() == spans
             finish(again, start_round(again))
             assert again.spans() == AFTER
@@ -331,7 +331,7 @@ def test_a_full_disk_for_the_checkpoint_costs_the_round_nothing(log: Log) -> Non
     log.node.storage.checkpoint([])  # recovery points wait for room from now on
     log.node.runtime.run_turn()
     finish(log, start_round(log))
-    assert [one.online for one in log.node.storage.log_dirs()] == [True]
+    assert [directory.online for directory in log.node.storage.log_dirs()] == [True]
     assert log.spans() == AFTER
     assert leftovers(names(log)) == [n for n in names(log) if n.endswith(".deleted")]
     disk.heal()

@@ -67,12 +67,12 @@ def keys(broker: BrokerProcess) -> list[int]:
     )
     try:
         consumer.assign([TopicPartition(TOPIC, 0, 0)])
-        found: list[int] = []
+        numbers: list[int] = []
         while (message := consumer.poll(10)) is not None and message.error() is None:
             key = message.key()
             assert isinstance(key, bytes)
-            found.append(int(key[4:]))
-        return found
+            numbers.append(int(key[4:]))
+        return numbers
     finally:
         consumer.close()
 
@@ -131,9 +131,9 @@ def test_a_bit_flip_in_a_clean_log_is_the_clients_to_see_and_the_commands_to_nam
     with pytest.raises((KafkaException, AssertionError)):
         assert len(keys(broker)) == COUNT
     assert broker.stop() == 0
-    found = CliRunner().invoke(app, ["log", str(broker.folder / "data"), "--verify"])
-    assert found.exit_code == 1
-    assert victim.name in found.output
+    result = CliRunner().invoke(app, ["log", str(broker.folder / "data"), "--verify"])
+    assert result.exit_code == 1
+    assert victim.name in result.output
 
 
 @pytest.fixture

@@ -28,11 +28,11 @@ def settings() -> dict[str, Any]:
 
 def paths_of(node: Node, count: int) -> list[str]:
     """Where logs are made that nobody says a place for."""
-    found = []
+    paths = []
     for number in range(count):
         log = node.open(TopicPartition("new", number)).log
-        found.append(next(i.path for i in node.storage.log_dirs() if i.directory_id == log.directory_id))
-    return found
+        paths.append(next(i.path for i in node.storage.log_dirs() if i.directory_id == log.directory_id))
+    return paths
 
 
 # Where

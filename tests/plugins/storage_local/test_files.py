@@ -288,9 +288,9 @@ def test_an_index_that_cannot_be_is_rebuilt_when_it_is_needed(node: Node, path: 
         overwrite(node, path, b"odd" if harm == "odd" else b"\xff" * len(read(node, path)))
     log = node.restart().open()
     assert len(log.spans()) == 30
-    found = log.time(TIME_MS)
-    assert found is not None
-    assert found.offset == 0
+    place = log.time(TIME_MS)
+    assert place is not None
+    assert place.offset == 0
 
 
 def test_damage_to_what_was_flushed_is_an_error_and_not_a_cut(node: Node) -> None:

@@ -22,7 +22,7 @@ def index_path(base_offset: int = 0) -> str:
 
 
 def is_online(node: Node) -> bool:
-    return all(one.online for one in node.storage.log_dirs())
+    return all(directory.online for directory in node.storage.log_dirs())
 
 
 def written(node: Node, count: int = 10) -> Log:
@@ -33,7 +33,7 @@ def written(node: Node, count: int = 10) -> Log:
 
 
 def times(log: Log) -> list[int | None]:
-    return [None if (found := log.time(TIME_MS + at)) is None else found.offset for at in range(12)]
+    return [None if (place := log.time(TIME_MS + at)) is None else place.offset for at in range(12)]
 
 
 def test_a_log_that_is_closed_on_a_full_disk_is_opened_again() -> None:
@@ -85,7 +85,7 @@ def test_an_index_that_is_rebuilt_for_a_reader_needs_no_room() -> None:
     disk.tree.file(index_path()).truncate(0)
     disk.room = 5
     log = node.open(**SMALL)
-    assert [one.base_offset for one in log.read(5, 1)] == [5]
+    assert [batch.base_offset for batch in log.read(5, 1)] == [5]
     assert times(log) == [*range(10), None, None]
     assert is_online(node)
     assert disk.tree.find(index_path()) is None

@@ -226,18 +226,18 @@ def watermarks(bootstrap: str, topics: dict[str, int] = TOPICS) -> dict[tuple[st
     from confluent_kafka import Consumer, KafkaException, TopicPartition
 
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "none"})
-    found: dict[tuple[str, int], tuple[int, int]] = {}
+    offsets: dict[tuple[str, int], tuple[int, int]] = {}
     deadline = time.monotonic() + 30
     for topic, count in topics.items():
         for p in range(count):
-            while (topic, p) not in found:
+            while (topic, p) not in offsets:
                 try:
-                    found[topic, p] = consumer.get_watermark_offsets(TopicPartition(topic, p), timeout=20)
+                    offsets[topic, p] = consumer.get_watermark_offsets(TopicPartition(topic, p), timeout=20)
                 except KafkaException:
                     assert time.monotonic() < deadline, f"{topic}-{p}"
                     time.sleep(0.2)
     consumer.close()
-    return found
+    return offsets
 
 
 TOOL_TIMEOUT_S = 200

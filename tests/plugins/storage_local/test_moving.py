@@ -75,14 +75,16 @@ def test_moves_are_told_of_while_they_run(events: Events) -> None:
     log.fill(*[3] * 40, value_bytes=20_000)
     target = begin(node)
     node.runtime.advance(30_000)
-    (told,) = node.storage.moves()
-    assert (told.partition, told.from_directory_id, told.to_directory_id) == (
+    (running_move,) = node.storage.moves()
+    assert (running_move.partition, running_move.from_directory_id, running_move.to_directory_id) == (
         PARTITION,
         log.log.directory_id,
         target,
     )
-    assert 20_000 < told.size_bytes <= 31_000, "no faster than replica.alter.log.dirs.io.max.bytes.per.second"
-    assert 0 <= told.copied_end_offset < 120
+    assert 20_000 < running_move.size_bytes <= 31_000, (
+        "no faster than replica.alter.log.dirs.io.max.bytes.per.second"
+    )
+    assert 0 <= running_move.copied_end_offset < 120
     node.end()
 
 
@@ -191,10 +193,10 @@ def test_whatever_is_done_to_the_log_meanwhile_counts(node: Node, log: Log, step
     }.get(act, before)
     if act != "truncate fully":
         assert [b.error for b in outcomes] == [None] * len(outcomes)
-    found = log.read_all()
-    assert found[: len(expected)] == expected
-    assert len(found) == len(expected) + (2 if act == "append" else 1)
-    assert found[-1].leader_epoch == 7
+    all_batches = log.read_all()
+    assert all_batches[: len(expected)] == expected
+    assert len(all_batches) == len(expected) + (2 if act == "append" else 1)
+    assert all_batches[-1].leader_epoch == 7
     assert len(outcomes) == (2 if act == "append" else 1)
     if act == "aux":
         assert it.aux.read("new") == b"1"
@@ -205,7 +207,7 @@ def test_whatever_is_done_to_the_log_meanwhile_counts(node: Node, log: Log, step
     node.restart()
     log = node.open(**SMALL)
     assert (log.log.log_start_offset, log.log.written_end_offset) == ends
-    assert log.read_all() == found
+    assert log.read_all() == all_batches
 
 
 @pytest.mark.parametrize("step", STEPS)

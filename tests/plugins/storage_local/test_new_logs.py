@@ -69,10 +69,10 @@ def test_a_clean_stop_syncs_them() -> None:
 
 
 def test_where_an_ack_means_the_device_the_id_is_there_before_the_log_serves() -> None:
-    every, asked = new_node(durability=Durability("every")), new_node()
+    every, flush_node = new_node(durability=Durability("every")), new_node()
     create(every, 1)
-    create(asked, 1, flush_messages=1)
-    for node in (every, asked):
+    create(flush_node, 1, flush_messages=1)
+    for node in (every, flush_node):
         assert node.runtime.disk.tree.file(id_of(0)).is_synced
 
 
@@ -133,8 +133,8 @@ def test_no_power_cut_gives_the_records_of_a_deleted_topic_to_its_namesake(
         if made:
             node.open(topic_id=NAMESAKE_ID)
         node.crash(luck=Chance(Random(cut)) if isinstance(cut, int) else cut)
-        found = dict(node.storage.partitions()).get(PARTITION)
-        if found == TOPIC_ID:  # the broker sees that it is a deleted topic's
+        topic_id = dict(node.storage.partitions()).get(PARTITION)
+        if topic_id == TOPIC_ID:  # the broker sees that it is a deleted topic's
             node.storage.set_aside_log(PARTITION)
         assert node.open(topic_id=NAMESAKE_ID).read_all() == [], cut
 

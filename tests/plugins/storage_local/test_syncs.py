@@ -96,11 +96,11 @@ class Trace:
 def _parsed(lines: list[str]) -> Iterator[Call]:
     unfinished: dict[int, Call] = {}
     for number, line in enumerate(lines):
-        found = _LINE.match(line)
-        if found is None:
+        match = _LINE.match(line)
+        if match is None:
             continue
-        pid, rest = int(found["pid"]), found["rest"]
-        if found["resumed"]:
+        pid, rest = int(match["pid"]), match["rest"]
+        if match["resumed"]:
             call = unfinished.pop(pid)
             call.ended, call.failed = number, " = -1 " in rest
             yield call
@@ -109,7 +109,7 @@ def _parsed(lines: list[str]) -> Iterator[Call]:
         names = _NAMES.findall(rest) if descriptor is None else []
         path = descriptor["path"] if descriptor else names[0] if names else ""
         new_path = names[1] if len(names) > 1 else ""
-        call = Call(pid, found["name"], path, new_path, number, number, " = -1 " in rest)
+        call = Call(pid, match["name"], path, new_path, number, number, " = -1 " in rest)
         if rest.endswith(_UNFINISHED):
             unfinished[pid] = call
         else:

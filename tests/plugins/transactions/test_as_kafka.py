@@ -75,9 +75,9 @@ def test_kafkas_transactions_are_ended_here_and_ours_there(tmp_path: Path, crash
     del held
     with kafka_on(peer, tmp_path, *SETTINGS) as address:
         go_on(address, [*EXPECTED, "here-ended", "here-left"], "there")
-        found = tool(
+        output = tool(
             peer, "org.apache.kafka.tools.TransactionsCommand", "--bootstrap-server", address, "list"
         )
-    rows = [line.split() for line in found.splitlines()]
+    rows = [line.split() for line in output.splitlines()]
     states = {row[0]: row[-1] for row in rows if row and row[0] in ("ended", "left")}
-    assert states == {"ended": "CompleteCommit", "left": "CompleteCommit"}, found
+    assert states == {"ended": "CompleteCommit", "left": "CompleteCommit"}, output

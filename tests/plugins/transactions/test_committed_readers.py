@@ -41,9 +41,9 @@ def by_time(broker: Transacting, timestamp: int, isolation_level: int) -> tuple[
     partition = ListOffsetsPartition(partition_index=0, timestamp=timestamp)
     topics = [ListOffsetsTopic(name="t", partitions=[partition])]
     request = ListOffsetsRequest(replica_id=-1, isolation_level=isolation_level, topics=topics)
-    (found,) = broker.ask(request, 7).topics[0].partitions
-    assert found.error_code == 0
-    return found.offset, found.timestamp
+    (partition_answer,) = broker.ask(request, 7).topics[0].partitions
+    assert partition_answer.error_code == 0
+    return partition_answer.offset, partition_answer.timestamp
 
 
 @pytest.mark.parametrize("timestamp", [EPOCH_MS, MAX_TIMESTAMP])
@@ -60,12 +60,12 @@ def test_a_look_up_by_time_finds_nothing_behind_the_last_stable_offset(
 
 def records_of(answer: Any) -> list[int]:
     """Base offsets of the batches in an answer."""
-    found = []
+    offsets = []
     for topic in answer.responses:
         for partition in topic.partitions:
             data = memoryview(bytearray(partition.records or b""))
-            found += [batch.base_offset for batch in split_batches(data)]
-    return found
+            offsets += [batch.base_offset for batch in split_batches(data)]
+    return offsets
 
 
 @pytest.mark.parametrize("commit", [True, False])
@@ -77,8 +77,10 @@ def test_a_long_poll_waits_for_the_marker(broker: Transacting, commit: bool) -> 
     assert broker.end(commit) == NONE
     answer = broker.response(waiting, request, 12)
     assert records_of(answer) == [0, 1, 2]
-    told = [(a.producer_id, a.first_offset) for a in answer.responses[0].partitions[0].aborted_transactions]
-    assert told == ([] if commit else [(broker.producer_id, 0)])
+    aborted_pairs = [
+        (a.producer_id, a.first_offset) for a in answer.responses[0].partitions[0].aborted_transactions
+    ]
+    assert aborted_pairs == ([] if commit else [(broker.producer_id, 0)])
 
 
 def test_a_session_tells_of_the_marker_and_of_aborted_transactions(broker: Transacting) -> None:
@@ -135,15 +137,17 @@ def drop_first_segment(broker: Transacting, offset: int) -> None:
 def open_since(broker: Transacting) -> list[int]:
     """Where DescribeProducers says that transactions began; -1 for none."""
     request = DescribeProducersRequest(topics=[TopicRequest(name="t", partition_indexes=[0])])
-    (found,) = broker.ask(request, 0).topics[0].partitions
-    return [one.current_txn_start_offset for one in found.active_producers]
+    (description,) = broker.ask(request, 0).topics[0].partitions
+    return [producer.current_txn_start_offset for producer in description.active_producers]
 
 
 def from_start(broker: Transacting, offset: int) -> tuple[int, int, list[tuple[int, int]]]:
     """(last stable offset, bytes, aborted transactions) for a committed reader at an offset."""
     answer = broker.ask(fetch(offset, isolation_level=1), 11).responses[0].partitions[0]
     assert answer.error_code == 0
-    aborted = [(one.producer_id, one.first_offset) for one in answer.aborted_transactions]
+    aborted = [
+        (transaction.producer_id, transaction.first_offset) for transaction in answer.aborted_transactions
+    ]
     return answer.last_stable_offset, len(answer.records), aborted
 
 

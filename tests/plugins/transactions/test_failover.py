@@ -133,7 +133,7 @@ class Cluster:
         self.runtime.run_turn()
         while waiting := self.requests if requests is None else requests:
             request, answer = waiting.pop(0)
-            answer.complete(WriteTxnMarkersResponse(markers=[_written(one) for one in request.markers]))
+            answer.complete(WriteTxnMarkersResponse(markers=[_written(marker) for marker in request.markers]))
 
     @property
     def sent(self) -> list[tuple[int, bool, int, int]]:
@@ -151,9 +151,9 @@ class Cluster:
     def known(self) -> Transaction:
         host = self.coordinator.host_of(ID)
         assert host is not None
-        found = cast("TransactionShard", host.shard).find(ID)
-        assert found is not None
-        return found
+        transaction = cast("TransactionShard", host.shard).find(ID)
+        assert transaction is not None
+        return transaction
 
 
 class Node:
@@ -209,10 +209,10 @@ def test_before_prepare_commit_is_written(cluster: Cluster) -> None:
     """The decision is lost, and no marker was sent by it. The producer asks again."""
     cluster.begin()
     cluster.log.hold = True
-    asked = cluster.end()
+    end_answer = cluster.end()
     assert cluster.sent == []
     cluster.fail_over(lost=1)
-    assert code_of(asked) is ErrorCode.NOT_COORDINATOR
+    assert code_of(end_answer) is ErrorCode.NOT_COORDINATOR
     assert (cluster.known.state, cluster.sent) == (State.ONGOING, [])
     assert cluster.end().result().error_code == 0
     assert cluster.sent == both(cluster, cluster.known.epoch)
@@ -234,9 +234,9 @@ def test_prepare_commit_survives_before_its_answer(cluster: Cluster) -> None:
     """The former coordinator knew of no commit: it sent neither an answer nor markers."""
     cluster.begin()
     cluster.log.hold = True
-    asked = cluster.end()
+    end_answer = cluster.end()
     cluster.fail_over()
-    assert code_of(asked) is ErrorCode.NOT_COORDINATOR
+    assert code_of(end_answer) is ErrorCode.NOT_COORDINATOR
     epoch = cluster.known.epoch
     assert cluster.sent == both(cluster, epoch)
     assert code_of(cluster.end(0)) is ErrorCode.CONCURRENT_TRANSACTIONS
@@ -280,7 +280,7 @@ def test_after_the_markers_before_complete_commit_is_committed(cluster: Cluster,
     cluster.fail_over(lost=lost)
     assert cluster.sent == (both(cluster, cluster.known.epoch) if lost else [])
     cluster.answer()
-    states = [one for one in cluster.log.items if b"tx" in one.key]
+    states = [item for item in cluster.log.items if b"tx" in item.key]
     assert (cluster.known.state, len(states)) == (
         State.COMPLETE_COMMIT,
         4,
@@ -342,11 +342,11 @@ def test_a_timeout_in_the_last_epoch_that_a_failover_interrupts() -> None:
 def test_a_timeout_does_not_abort_what_is_being_committed(cluster: Cluster) -> None:
     cluster.begin()
     cluster.log.hold = True
-    asked = cluster.end()
+    end_answer = cluster.end()
     cluster.runtime.advance(TIMEOUT_MS + LIMITS.abort_interval_ms)
-    assert (cluster.known.state, cluster.sent, asked.done) == (State.PREPARE_COMMIT, [], False)
+    assert (cluster.known.state, cluster.sent, end_answer.done) == (State.PREPARE_COMMIT, [], False)
     cluster.log.commit()
-    assert asked.result().error_code == 0
+    assert end_answer.result().error_code == 0
     cluster.runtime.advance(TIMEOUT_MS)
     assert cluster.sent == both(cluster, cluster.known.epoch)
 

@@ -73,7 +73,11 @@ def test_only_ids_that_the_client_may_see_are_matched(
 
     monkeypatch.setattr(id_patterns, "_matches", noted)
     answer = serve(broker, ".*[12s]", may_see="mine")
-    assert [one.transactional_id for one in answer.transaction_states] == ["mine-1", "mine-2"] == matched
+    assert (
+        [transaction.transactional_id for transaction in answer.transaction_states]
+        == ["mine-1", "mine-2"]
+        == matched
+    )
 
 
 def test_a_shard_that_has_moved_is_matched_no_further(
@@ -127,12 +131,12 @@ def test_one_worker_thread_serves_all_requests() -> None:
     runtime = FakeRuntime()
     runtime.offload_delay_ms = lambda: WORKER_MS
     patterns = IdPatterns(runtime)
-    asked = [patterns.compiled("a") for _ in range(3)]
+    compilations = [patterns.compiled("a") for _ in range(3)]
     for done in range(1, 4):
         runtime.advance(WORKER_MS)
-        assert sum(one.done for one in asked) <= done
+        assert sum(compilation.done for compilation in compilations) <= done
     runtime.advance(WORKER_MS)
-    assert all(one.done for one in asked)
+    assert all(compilation.done for compilation in compilations)
 
 
 def test_ids_are_cut_into_pieces() -> None:

@@ -30,7 +30,10 @@ SETTINGS = (
     "transaction.state.log.num.partitions=1",
     "transaction.abort.timed.out.transaction.cleanup.interval.ms=500",
 )
-HERE = ('transactions.plugin="transactions"', *('config."{}"={}'.format(*one.split("=")) for one in SETTINGS))
+HERE = (
+    'transactions.plugin="transactions"',
+    *('config."{}"={}'.format(*setting.split("=")) for setting in SETTINGS),
+)
 IDS = ("committed", "aborted", "open", "prepared", "undone", "late", "near", "going-on")
 EMPTY, PREPARE_COMMIT, PREPARE_ABORT = 0, 2, 3
 QUICKLY_FENCED = ("broker.session.timeout.ms=1000", "broker.heartbeat.interval.ms=500")
@@ -62,7 +65,7 @@ class Sides:
             self._keep_log()
             return
         if not (self.folder / "data").exists():
-            settings = [word for one in HERE for word in ("--set", one)]
+            settings = [word for setting in HERE for word in ("--set", setting)]
             run_app(
                 [
                     "format",
@@ -293,8 +296,12 @@ def stable_offset(address: str, name: str) -> int | ErrorCode:
     topics = [OffsetFetchRequestTopic(name="t", partition_indexes=[IDS.index(name)])]
     answer = ask(address, OffsetFetchRequest(group_id=f"group-{name}", topics=topics, require_stable=True), 7)
     assert answer.error_code == 0, ErrorCode(answer.error_code)
-    (found,) = answer.topics[0].partitions
-    return ErrorCode(found.error_code) if found.error_code else found.committed_offset
+    (partition_answer,) = answer.topics[0].partitions
+    return (
+        ErrorCode(partition_answer.error_code)
+        if partition_answer.error_code
+        else partition_answer.committed_offset
+    )
 
 
 @pytest.mark.parametrize("level", [0, 2], ids=["transaction.version 0", "transaction.version 2"])
@@ -316,11 +323,11 @@ def test_each_side_ends_what_the_other_left(tmp_path: Path, first: str, level: i
         story.take_over(address)
         story.use_it_up(address)
         story.check(address)
-        found = tool(
+        output = tool(
             sides.peer, "org.apache.kafka.tools.TransactionsCommand", "--bootstrap-server", address,
             "find-hanging", "--broker-id", "1",
         )  # fmt: skip
-        assert not [line for line in found.splitlines() if line.startswith("t ")], found
+        assert not [line for line in output.splitlines() if line.startswith("t ")], output
 
 
 KILLED_BEFORE_MARKERS = """

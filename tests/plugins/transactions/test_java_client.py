@@ -31,7 +31,7 @@ def test_the_java_producer_in_both_generations(tmp_path: Path, level: int) -> No
 
     peer = peer_script()
     data = tmp_path / "data"
-    settings = [option for one in HERE for option in ("--set", one)]
+    settings = [option for setting in HERE for option in ("--set", setting)]
     run_app(
         ["format", "--data-dir", str(data), "--feature", f"transaction.version={level}", *settings],
     )
@@ -52,9 +52,9 @@ def test_the_java_producer_in_both_generations(tmp_path: Path, level: int) -> No
         "--files", str(data / "__transaction_state-0" / "00000000000000000000.log"),
     )  # fmt: skip
     states = re.findall(r'"transactionStatus":(\d)', dumped) or re.findall(r"state=(\w+)", dumped)
-    epochs = [int(one) for one in re.findall(r'[pP]roducerEpoch["=:]+(\d+)', dumped)]
+    epochs = [int(epoch) for epoch in re.findall(r'[pP]roducerEpoch["=:]+(\d+)', dumped)]
     assert states, dumped[-2_000:]
-    transactions = sum(one in ("4", "CompleteCommit") for one in states)
+    transactions = sum(state in ("4", "CompleteCommit") for state in states)
     assert transactions > 3, dumped[-2_000:]
     assert max(epochs) == (transactions if level == 2 else 0)
 

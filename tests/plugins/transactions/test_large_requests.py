@@ -63,10 +63,10 @@ def broker(monkeypatch: pytest.MonkeyPatch) -> Counted:
             answer = handle(request, context)
             return counted(answer) if isinstance(answer, GeneratorType) else answer
 
-        found = replace(load(self), handle=served)
-        for one in self._registered:
-            force_setattr(one, "handle", served)
-        return found
+        served_handler = replace(load(self), handle=served)
+        for handler in self._registered:
+            force_setattr(handler, "handle", served)
+        return served_handler
 
     monkeypatch.setattr(LazyHandler, "_load", loaded)
     counting = Counted()
@@ -96,25 +96,28 @@ def of_client(broker: Counted, indexes: list[int], topic: str = "t", name: str =
 def test_partitions_of_a_client(
     broker: Counted, indexes: list[int], name: str, codes: dict[int, ErrorCode]
 ) -> None:
-    asked = indexes * (MANY // 2)
-    count, answer = broker.ask_in_steps(of_client(broker, list(asked), name=name), 3)
+    all_indexes = indexes * (MANY // 2)
+    count, answer = broker.ask_in_steps(of_client(broker, list(all_indexes), name=name), 3)
     (topic,) = answer.results_by_topic_v3_and_below
-    found = [(one.partition_index, one.partition_error_code) for one in topic.results_by_partition]
-    assert found == [(index, codes[index]) for index in asked]
+    index_codes = [
+        (partition_result.partition_index, partition_result.partition_error_code)
+        for partition_result in topic.results_by_partition
+    ]
+    assert index_codes == [(index, codes[index]) for index in all_indexes]
     assert count >= 20
     _, small = broker.ask_in_steps(of_client(broker, indexes, name=name), 3)
-    assert set(found) == {
-        (one.partition_index, one.partition_error_code)
-        for one in small.results_by_topic_v3_and_below[0].results_by_partition
+    assert set(index_codes) == {
+        (partition_result.partition_index, partition_result.partition_error_code)
+        for partition_result in small.results_by_topic_v3_and_below[0].results_by_partition
     }
 
 
 def test_transactions_of_a_broker(broker: Counted) -> None:
     topics = [AddPartitionsToTxnTopic(name="t", partitions=[0])]
-    one = AddPartitionsToTxnTransaction(
+    transaction = AddPartitionsToTxnTransaction(
         transactional_id=ID, producer_id=broker.producer_id, producer_epoch=0, topics=topics
     )
-    count, answer = broker.ask_in_steps(AddPartitionsToTxnRequest(transactions=[one] * 5_000), 4)
+    count, answer = broker.ask_in_steps(AddPartitionsToTxnRequest(transactions=[transaction] * 5_000), 4)
     assert len(answer.results_by_transaction) == 5_000
     assert not any(
         result.topic_results[0].results_by_partition[0].partition_error_code
@@ -124,10 +127,12 @@ def test_transactions_of_a_broker(broker: Counted) -> None:
 
 
 def test_transactional_ids_that_are_described(broker: Counted) -> None:
-    asked = [ID, *(f"x{number}" for number in range(5_000))]
-    count, answer = broker.ask_in_steps(DescribeTransactionsRequest(transactional_ids=list(asked)), 0)
-    assert [one.transactional_id for one in answer.transaction_states] == asked
-    known, *unknown = (one.error_code for one in answer.transaction_states)
+    transactional_ids = [ID, *(f"x{number}" for number in range(5_000))]
+    count, answer = broker.ask_in_steps(
+        DescribeTransactionsRequest(transactional_ids=list(transactional_ids)), 0
+    )
+    assert [state.transactional_id for state in answer.transaction_states] == transactional_ids
+    known, *unknown = (state.error_code for state in answer.transaction_states)
     assert (known, set(unknown)) == (ErrorCode.NONE, {ErrorCode.TRANSACTIONAL_ID_NOT_FOUND})
     assert count >= 20
 
@@ -147,8 +152,8 @@ def test_one_transaction_of_many_partitions_is_described_in_steps(broker: Counte
     """Forty ids of 50,000 partitions each held the loop for 229 ms."""
     replay(broker, "large", frozenset((topic, index) for topic in ("b", "a") for index in range(MANY)))
     count, answer = broker.ask_in_steps(DescribeTransactionsRequest(transactional_ids=["large"]), 0)
-    (one,) = answer.transaction_states
-    assert [(topic.topic, topic.partitions) for topic in one.topics] == [
+    (state,) = answer.transaction_states
+    assert [(topic.topic, topic.partitions) for topic in state.topics] == [
         ("a", list(range(MANY))),
         ("b", list(range(MANY))),
     ]
@@ -159,8 +164,8 @@ def test_one_transaction_of_many_partitions_is_described_in_steps(broker: Counte
 def test_an_id_that_is_described_twice_is_refused(broker: Counted, asked: list[str]) -> None:
     """An id of three bytes may have a hundred thousand partitions. A request of some kB would ask for gigabytes."""
     _, answer = broker.ask_in_steps(DescribeTransactionsRequest(transactional_ids=list(asked)), 0)
-    assert [one.transactional_id for one in answer.transaction_states] == asked
-    assert {one.error_code for one in answer.transaction_states} == {ErrorCode.INVALID_REQUEST}
+    assert [state.transactional_id for state in answer.transaction_states] == asked
+    assert {state.error_code for state in answer.transaction_states} == {ErrorCode.INVALID_REQUEST}
 
 
 def test_many_ids_are_listed_in_steps(broker: Counted) -> None:
@@ -170,7 +175,7 @@ def test_many_ids_are_listed_in_steps(broker: Counted) -> None:
     count, answer = broker.ask_in_steps(
         ListTransactionsRequest(state_filters=["Ongoing"], producer_id_filters=[7]), 1
     )
-    assert [one.transactional_id for one in answer.transaction_states] == names
+    assert [state.transactional_id for state in answer.transaction_states] == names
     assert count >= MANY // LISTED_AT_ONCE
 
 
@@ -184,10 +189,10 @@ class LeavesAfterItsCount:
         return getattr(self._real, name)
 
     def shards(self) -> list[tuple[int, int]]:
-        found = self._real.shards()
-        assert found
+        real_shards = self._real.shards()
+        assert real_shards
         self._real.resigned(0)
-        return found
+        return real_shards
 
 
 def test_a_shard_that_leaves_during_a_list_makes_the_client_ask_again(broker: Counted) -> None:
@@ -206,7 +211,7 @@ def test_filters_of_a_list(broker: Counted) -> None:
     names = [f"unknown {number}" for number in range(MANY)]
     count, answer = broker.ask_in_steps(ListTransactionsRequest(state_filters=[*names, "Empty"]), 1)
     assert answer.unknown_state_filters == names
-    assert [one.transactional_id for one in answer.transaction_states] == [ID]
+    assert [state.transactional_id for state in answer.transaction_states] == [ID]
     assert count >= 20
 
 
@@ -224,8 +229,8 @@ def test_only_the_partitions_asked_for_are_looked_up() -> None:
     topics = {"big": SimpleNamespace(partitions=Table({i: cast("Any", None) for i in range(2_000)}))}
     around = SimpleNamespace(coordinator=None, metadata=SimpleNamespace(image=SimpleNamespace(topics=topics)))
     apis = TransactionApis(cast("Any", around))
-    asked = [
+    topic_requests = [
         AddPartitionsToTxnTopic(name="big", partitions=[5, 2_000]),
         AddPartitionsToTxnTopic(name="none", partitions=[0]),
     ]
-    assert apis._unknown(asked) == {("big", 2_000), ("none", 0)}
+    assert apis._unknown(topic_requests) == {("big", 2_000), ("none", 0)}

@@ -28,7 +28,7 @@ def broker() -> Transacting:
 def listed(broker: Transacting, version: int = 2, **filters: Any) -> list[tuple[str, str]]:
     response = broker.ask(ListTransactionsRequest(**filters), version)
     assert not response.error_code
-    return sorted((one.transactional_id, one.transaction_state) for one in response.transaction_states)
+    return sorted((state.transactional_id, state.transaction_state) for state in response.transaction_states)
 
 
 OPEN, EMPTY = (ID, "Ongoing"), ("other", "Empty")
@@ -59,7 +59,7 @@ def test_describe(broker: Transacting) -> None:
     known, unknown, empty = broker.ask(request, 0).transaction_states
     assert (known.error_code, known.producer_id, known.producer_epoch) == (0, broker.producer_id, 0)
     assert (known.transaction_state, known.transaction_timeout_ms) == ("Ongoing", 60_000)
-    assert [(one.topic, one.partitions) for one in known.topics] == [("t", [0, 1])]
+    assert [(topic.topic, topic.partitions) for topic in known.topics] == [("t", [0, 1])]
     assert known.transaction_start_time_ms == broker.runtime.now_ms() - 5_000
     assert unknown.error_code == ErrorCode.TRANSACTIONAL_ID_NOT_FOUND
     assert empty.error_code == ErrorCode.INVALID_REQUEST

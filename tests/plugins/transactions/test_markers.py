@@ -122,9 +122,9 @@ class Sender(MarkerSender):
 def sender(leaders: dict[int, int]) -> tuple[Sender, Around, FakeRuntime]:
     runtime, around = FakeRuntime(), Around(leaders)
     quiet = SimpleNamespace(warning=lambda *_, **__: None)
-    one = Sender(runtime, cast("Any", quiet), cast("TransactionSurroundings", around))
-    one.runtime, around.end_turn = runtime, runtime.run_turn
-    return one, around, runtime
+    marker_sender = Sender(runtime, cast("Any", quiet), cast("TransactionSurroundings", around))
+    marker_sender.runtime, around.end_turn = runtime, runtime.run_turn
+    return marker_sender, around, runtime
 
 
 def markers(*indexes: int, name: str = "tx") -> WriteMarkers:
@@ -139,21 +139,21 @@ def markers(*indexes: int, name: str = "tx") -> WriteMarkers:
 
 
 def test_each_leader_gets_its_markers_and_the_shard_is_told_once_all_are_written() -> None:
-    one, around, _ = sender({0: 1, 1: 2, 2: 1})
-    one.begin(7, 3, markers(0, 1, 2))
+    marker_sender, around, _ = sender({0: 1, 1: 2, 2: 1})
+    marker_sender.begin(7, 3, markers(0, 1, 2))
     (marker,) = around.requests[0][1].markers
     assert (marker.producer_id, marker.producer_epoch, marker.coordinator_epoch) == (1000, 4, 3)
     assert marker.transaction_result
     assert (around.answer(), around.told) == ((1, [0, 2]), [])
     assert around.answer() == (2, [1])
     assert [(p, e, c.transactional_id) for p, e, c in around.told] == [(7, 3, "tx")]
-    assert one.waiting == 0
+    assert marker_sender.waiting == 0
 
 
 def test_transactions_that_end_during_a_request_share_the_next_one() -> None:
-    one, around, _ = sender({0: 1, 1: 1})
+    marker_sender, around, _ = sender({0: 1, 1: 1})
     for name in "abc":
-        one.begin(0, 0, markers(0, 1, name=name))
+        marker_sender.begin(0, 0, markers(0, 1, name=name))
     assert len(around.requests) == 1
     around.answer()
     assert len(around.requests) == 1
@@ -172,8 +172,8 @@ def test_transactions_that_end_during_a_request_share_the_next_one() -> None:
     ],
 )
 def test_a_marker_that_failed_goes_to_the_leader_of_then(code: ErrorCode) -> None:
-    one, around, runtime = sender({0: 1, 1: 1})
-    one.begin(0, 0, markers(0, 1))
+    marker_sender, around, runtime = sender({0: 1, 1: 1})
+    marker_sender.begin(0, 0, markers(0, 1))
     around.answer({1: code})
     assert (around.requests, around.told) == ([], [])
     around.leaders[1] = 2
@@ -183,8 +183,8 @@ def test_a_marker_that_failed_goes_to_the_leader_of_then(code: ErrorCode) -> Non
 
 
 def test_a_broker_that_cannot_be_reached_is_asked_again() -> None:
-    one, around, runtime = sender({0: 2})
-    one.begin(0, 0, markers(0))
+    marker_sender, around, runtime = sender({0: 2})
+    marker_sender.begin(0, 0, markers(0))
     around.requests.pop(0)[2].fail(OSError("away"))
     assert around.requests == []
     runtime.advance(RETRY_MS)
@@ -193,8 +193,8 @@ def test_a_broker_that_cannot_be_reached_is_asked_again() -> None:
 
 
 def test_a_partition_without_a_leader_waits_and_one_that_is_gone_does_not() -> None:
-    one, around, runtime = sender({0: -1})
-    one.begin(0, 0, markers(0))
+    marker_sender, around, runtime = sender({0: -1})
+    marker_sender.begin(0, 0, markers(0))
     runtime.advance(RETRY_MS)
     assert (around.requests, around.told) == ([], [])
     around.deleted = True
@@ -204,25 +204,25 @@ def test_a_partition_without_a_leader_waits_and_one_that_is_gone_does_not() -> N
 
 @pytest.mark.parametrize("code", [ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.TRANSACTION_COORDINATOR_FENCED])
 def test_a_fenced_coordinator_completes_nothing(code: ErrorCode) -> None:
-    one, around, runtime = sender({0: 1, 1: 2})
-    one.begin(0, 0, markers(0, 1))
+    marker_sender, around, runtime = sender({0: 1, 1: 2})
+    marker_sender.begin(0, 0, markers(0, 1))
     around.answer({0: code})
     around.answer()
     runtime.advance(RETRY_MS)
-    assert (around.requests, around.told, one.waiting) == ([], [], 0)
+    assert (around.requests, around.told, marker_sender.waiting) == ([], [], 0)
 
 
 def test_a_transaction_without_partitions_is_complete_at_once() -> None:
-    one, around, _ = sender({})
-    one.begin(0, 0, markers())
+    marker_sender, around, _ = sender({})
+    marker_sender.begin(0, 0, markers())
     assert len(around.told) == 1
 
 
 def test_a_second_order_is_the_first_one_and_a_refused_completion_comes_again() -> None:
-    one, around, runtime = sender({0: 1})
+    marker_sender, around, runtime = sender({0: 1})
     around.refuse = [ErrorCode.COORDINATOR_NOT_AVAILABLE]
-    one.begin(0, 0, markers(0))
-    one.begin(0, 0, markers(0))
+    marker_sender.begin(0, 0, markers(0))
+    marker_sender.begin(0, 0, markers(0))
     around.answer()
     assert (around.requests, len(around.told)) == ([], 1)
     runtime.advance(RETRY_MS)
@@ -234,15 +234,15 @@ def test_a_second_order_is_the_first_one_and_a_refused_completion_comes_again() 
 def test_a_request_has_a_bounded_number_of_markers() -> None:
     """This node's own markers are written at once, and nobody else has a turn meanwhile."""
     many = MARKERS_A_REQUEST + 1
-    one, around, _ = sender(dict.fromkeys(range(many), 1))
-    one.begin(0, 0, markers(*range(many)))
+    marker_sender, around, _ = sender(dict.fromkeys(range(many), 1))
+    marker_sender.begin(0, 0, markers(*range(many)))
     assert around.answer() == (1, list(range(MARKERS_A_REQUEST)))
     assert (around.answer(), len(around.told)) == ((1, [many - 1]), 1)
 
 
 def test_transactions_that_end_in_one_turn_share_a_request() -> None:
-    one, around, _ = sender({0: 1, 1: 1})
-    one.begin_in_one_turn(markers(0, name="a"), markers(0, 1, name="b"))
+    marker_sender, around, _ = sender({0: 1, 1: 1})
+    marker_sender.begin_in_one_turn(markers(0, name="a"), markers(0, 1, name="b"))
     assert len(around.requests[0][1].markers) == 2
     around.answer()
     assert (around.requests, len(around.told)) == ([], 2)
@@ -251,8 +251,8 @@ def test_transactions_that_end_in_one_turn_share_a_request() -> None:
 def test_all_markers_of_a_partition_go_before_those_of_the_next() -> None:
     """So their broker writes a partition once, however many transactions end."""
     count = MARKERS_A_REQUEST // 2
-    one, around, _ = sender({0: 1, 1: 1, 2: 1})
-    one.begin_in_one_turn(*(markers(0, 1, 2, name=f"tx{n}") for n in range(count)))
+    marker_sender, around, _ = sender({0: 1, 1: 1, 2: 1})
+    marker_sender.begin_in_one_turn(*(markers(0, 1, 2, name=f"tx{n}") for n in range(count)))
     assert around.answer() == (1, [0, 1] * count)
     assert around.told == []
     assert around.answer() == (1, [2] * count)
@@ -261,8 +261,10 @@ def test_all_markers_of_a_partition_go_before_those_of_the_next() -> None:
 
 def test_a_partition_with_too_many_markers_holds_back_no_other_one() -> None:
     many = MARKERS_A_REQUEST + 1
-    one, around, _ = sender({0: 1, 1: 1})
-    one.begin_in_one_turn(*(markers(0, name=f"tx{n}") for n in range(many)), markers(1, name="other"))
+    marker_sender, around, _ = sender({0: 1, 1: 1})
+    marker_sender.begin_in_one_turn(
+        *(markers(0, name=f"tx{n}") for n in range(many)), markers(1, name="other")
+    )
     assert around.answer() == (1, [0] * MARKERS_A_REQUEST)
     request = around.requests[0][1]
     assert [marker.topics[0].partition_indexes for marker in request.markers] == [[1], [0]]
@@ -272,29 +274,29 @@ def test_a_partition_with_too_many_markers_holds_back_no_other_one() -> None:
 
 def test_a_coordinator_without_its_leadership_sends_nothing_more() -> None:
     """Answers that come afterwards change nothing: the next coordinator writes these markers, in its own epoch."""
-    one, around, runtime = sender({0: 1, 1: 2, 2: 1, 3: -1})
-    one.begin(0, 0, markers(0, 1))
-    one.begin(0, 0, markers(2, 3, name="other"))
+    marker_sender, around, runtime = sender({0: 1, 1: 2, 2: 1, 3: -1})
+    marker_sender.begin(0, 0, markers(0, 1))
+    marker_sender.begin(0, 0, markers(2, 3, name="other"))
     around.leads = {0: 1}
     around.answer({0: ErrorCode.NOT_LEADER_OR_FOLLOWER})
     around.answer()
     runtime.advance(RETRY_MS)
-    assert (around.requests, around.told, one.waiting) == ([], [], 0)
+    assert (around.requests, around.told, marker_sender.waiting) == ([], [], 0)
 
 
 def test_a_shard_that_was_reloaded_in_its_epoch_goes_on_with_the_requests_under_way() -> None:
-    one, around, _ = sender({0: 1, 1: 2})
-    one.begin(0, 0, markers(0, 1))
+    marker_sender, around, _ = sender({0: 1, 1: 2})
+    marker_sender.begin(0, 0, markers(0, 1))
     around.answer()
-    one.begin(0, 0, markers(0, 1))  # the order of the reloaded shard
+    marker_sender.begin(0, 0, markers(0, 1))  # the order of the reloaded shard
     around.answer()
-    assert (around.requests, len(around.told), one.waiting) == ([], 1, 0)
+    assert (around.requests, len(around.told), marker_sender.waiting) == ([], 1, 0)
 
 
 def test_a_late_answer_is_not_about_the_next_transaction() -> None:
     """In the first generation two transactions have equal orders. The topic was deleted and made again meanwhile."""
-    one, around, runtime = sender({0: 1, 1: -1})
-    one.begin(0, 0, markers(0, 1))
+    marker_sender, around, runtime = sender({0: 1, 1: -1})
+    marker_sender.begin(0, 0, markers(0, 1))
     around.deleted = True
     (_, _, late) = around.requests[0]
     late.fail(OSError("the broker went, with the markers that it may have written"))
@@ -302,27 +304,27 @@ def test_a_late_answer_is_not_about_the_next_transaction() -> None:
     runtime.advance(RETRY_MS)
     assert len(around.told) == 1  # nothing is left to end
     around.deleted = False
-    one.begin(0, 0, markers(0))
+    marker_sender.begin(0, 0, markers(0))
     assert (around.answer(), len(around.told)) == ((1, [0]), 2)
 
 
 def test_a_transaction_among_those_that_are_queued_in_pieces_is_told_once() -> None:
     """Its only marker is written before its turn comes again, in which it has no pieces left."""
     count = 5 * ROUTED_A_STEP
-    one, around, runtime = sender(dict.fromkeys(range(count), 1))
-    told: list[str] = []
+    marker_sender, around, runtime = sender(dict.fromkeys(range(count), 1))
+    completed_names: list[str] = []
 
     def submit(partition: int, epoch: int, command: MarkersWritten) -> Completion[Any]:
-        told.append(command.transactional_id)
+        completed_names.append(command.transactional_id)
         return Completion()
 
     around.submit_in_epoch = submit  # type: ignore[method-assign]
     for name, size in (("large", count), ("small", 1), ("large too", count)):
-        MarkerSender.begin(one, 0, 0, markers(*range(size), name=name))
+        MarkerSender.begin(marker_sender, 0, 0, markers(*range(size), name=name))
     for _ in turn_by_turn(runtime):
         while around.requests:
             around.settle()
-    assert (one.waiting, sorted(told)) == (0, ["large", "large too", "small"])
+    assert (marker_sender.waiting, sorted(completed_names)) == (0, ["large", "large too", "small"])
 
 
 def _at_once(around: Around, write: Any, node_id: int, request: Message) -> Completion[Message]:
@@ -338,7 +340,7 @@ def test_requests_that_are_answered_at_once_are_not_answered_inside_each_other(
     """A coordinator's own node that can write none: each request gets a turn, and no marker is lost."""
     monkeypatch.setattr("blumfeld_transactions.markers.MARKERS_A_REQUEST", 1)
     number = 400
-    one, around, runtime = sender(dict.fromkeys(range(number), 1))
+    marker_sender, around, runtime = sender(dict.fromkeys(range(number), 1))
     codes: dict[int, int] = dict.fromkeys(range(number), ErrorCode.NOT_ENOUGH_REPLICAS)
 
     def write(node_id: int, request: Message) -> Completion[Message]:
@@ -347,11 +349,11 @@ def test_requests_that_are_answered_at_once_are_not_answered_inside_each_other(
         return answer
 
     around.send = write  # type: ignore[method-assign]
-    one.begin(0, 0, markers(*range(number)))
+    marker_sender.begin(0, 0, markers(*range(number)))
     runtime.advance(RETRY_MS)
     codes.clear()  # the replicas are back
     runtime.advance(2 * RETRY_MS)
-    assert (one.waiting, len(around.told)) == (0, 1)
+    assert (marker_sender.waiting, len(around.told)) == (0, 1)
 
 
 def turn_by_turn(runtime: FakeRuntime) -> Iterator[None]:
@@ -371,7 +373,7 @@ def test_requests_to_this_node_share_a_slice_of_each_turn(
     """16 requests of 200 markers held the loop for 54 ms."""
     monkeypatch.setattr("blumfeld_transactions.markers.MARKERS_A_REQUEST", 10)
     number = 2 * OWN_REQUESTS_MAX + 1
-    one, around, runtime = sender(dict.fromkeys(range(number * 10), 1))
+    marker_sender, around, runtime = sender(dict.fromkeys(range(number * 10), 1))
     write, a_turn, now_ms = around.send, [0], [0.0]
     monkeypatch.setattr(runtime, "monotonic_ms", lambda: now_ms[0])
 
@@ -383,9 +385,9 @@ def test_requests_to_this_node_share_a_slice_of_each_turn(
         return answer
 
     around.send = at_the_end_of_the_turn  # type: ignore[method-assign]
-    MarkerSender.begin(one, 0, 0, markers(*range(number * 10)))
+    MarkerSender.begin(marker_sender, 0, 0, markers(*range(number * 10)))
     a_turn.extend(0 for _ in turn_by_turn(runtime))
-    assert (one.waiting, len(around.told)) == (0, 1)
+    assert (marker_sender.waiting, len(around.told)) == (0, 1)
     assert (max(a_turn), sum(a_turn)) == (most, number)
 
 
@@ -407,13 +409,13 @@ def test_many_markers_are_queued_in_pieces(sizes: list[int], monkeypatch: pytest
         route(self, one, partitions)
 
     monkeypatch.setattr(MarkerSender, "_route", counted)
-    one, around, runtime = sender(dict.fromkeys(range(max(sizes)), 1))
+    marker_sender, around, runtime = sender(dict.fromkeys(range(max(sizes)), 1))
     for number, size in enumerate(sizes):
-        MarkerSender.begin(one, 0, 0, markers(*range(size), name=f"tx{number}"))
+        MarkerSender.begin(marker_sender, 0, 0, markers(*range(size), name=f"tx{number}"))
     routed.extend(0 for _ in turn_by_turn(runtime))
-    asked: list[int] = []
+    partition_indexes: list[int] = []
     while around.requests:
-        asked += around.answer()[1]
-    assert sum(routed) == sum(sizes) == len(asked)
+        partition_indexes += around.answer()[1]
+    assert sum(routed) == sum(sizes) == len(partition_indexes)
     assert max(routed) <= BUDGETS[Lane.COORDINATORS].turn_ms * 1_000 + ROUTED_A_STEP
-    assert (one.waiting, len(around.told)) == (0, len(sizes))
+    assert (marker_sender.waiting, len(around.told)) == (0, len(sizes))

@@ -59,9 +59,9 @@ class Producer:
                     find = FindCoordinatorRequest(key_type=1, coordinator_keys=[self.transactional_id])
                     await self._ask(self.nodes.image().leader, find, 4, FindCoordinatorResponse)
                 else:
-                    found = await self._ask(leader, request, version, answer)
-                    if getattr(found, "error_code", 0) not in NOT_NOW:
-                        return found
+                    response = await self._ask(leader, request, version, answer)
+                    if getattr(response, "error_code", 0) not in NOT_NOW:
+                        return response
             except (OSError, TimeoutError):
                 pass
             await asyncio.sleep(0.1)
@@ -71,9 +71,9 @@ class Producer:
         request = InitProducerIdRequest(
             transactional_id=self.transactional_id, transaction_timeout_ms=600_000
         )
-        found = await self._coordinator(request, 4, InitProducerIdResponse)
-        assert found.error_code == 0, ErrorCode(found.error_code)
-        self.producer_id, self.epoch, self.sequence = found.producer_id, found.producer_epoch, 0
+        response = await self._coordinator(request, 4, InitProducerIdResponse)
+        assert response.error_code == 0, ErrorCode(response.error_code)
+        self.producer_id, self.epoch, self.sequence = response.producer_id, response.producer_epoch, 0
 
     async def begin(self, *values: bytes) -> None:
         """Add the partition, and write a batch."""
@@ -84,8 +84,8 @@ class Producer:
             v3_and_below_topics=[AddPartitionsToTxnTopic(name=TOPIC, partitions=[0])],
         )
         for _ in range(TRIES):
-            found = await self._coordinator(request, 3, AddPartitionsToTxnResponse)
-            code = found.results_by_topic_v3_and_below[0].results_by_partition[0].partition_error_code
+            response = await self._coordinator(request, 3, AddPartitionsToTxnResponse)
+            code = response.results_by_topic_v3_and_below[0].results_by_partition[0].partition_error_code
             if code not in NOT_NOW:
                 break
             await asyncio.sleep(0.1)
@@ -121,8 +121,8 @@ class Producer:
             producer_epoch=self.epoch,
             committed=commit,
         )
-        found = await self._coordinator(request, 4, EndTxnResponse)
-        assert found.error_code == 0, ErrorCode(found.error_code)
+        response = await self._coordinator(request, 4, EndTxnResponse)
+        assert response.error_code == 0, ErrorCode(response.error_code)
 
 
 NOT_NOW = (
@@ -155,15 +155,15 @@ async def committed(nodes: ThreeNodes, node_id: int) -> list[bytes]:
 
 
 def seen(data: PartitionData, aborted: set[tuple[int, int]]) -> list[bytes]:
-    found: list[bytes] = []
+    values: list[bytes] = []
     dropped: set[int] = set()
     for batch in split_batches(memoryview(bytearray(bytes_of(data)))):
         dropped |= {producer for producer, first in aborted if first == batch.base_offset}
         if batch.is_control:
             dropped.discard(batch.producer_id)
         elif batch.producer_id not in dropped:
-            found += [bytes(record.value or b"") for record in records(batch)]
-    return found
+            values += [bytes(record.value or b"") for record in records(batch)]
+    return values
 
 
 def test_the_next_leader_knows_every_transaction() -> None:
@@ -173,8 +173,8 @@ def test_the_next_leader_knows_every_transaction() -> None:
     async def story() -> None:
         await nodes.create()
         kept, dropped, left = (Producer(nodes, name) for name in ("kept", "dropped", "left"))
-        for one in (kept, dropped, left):
-            await one.init()
+        for producer in (kept, dropped, left):
+            await producer.init()
         await kept.begin(b"kept")
         await kept.end(commit=True)
         await dropped.begin(b"dropped", b"too")

@@ -70,8 +70,11 @@ class Transacting(BrokerHarness):
             v3_and_below_producer_epoch=self.epoch,
             v3_and_below_topics=[AddPartitionsToTxnTopic(name=topic, partitions=list(indexes))],
         )
-        (found,) = self.ask(request, version).results_by_topic_v3_and_below
-        return [ErrorCode(one.partition_error_code) for one in found.results_by_partition]
+        (topic_result,) = self.ask(request, version).results_by_topic_v3_and_below
+        return [
+            ErrorCode(partition_result.partition_error_code)
+            for partition_result in topic_result.results_by_partition
+        ]
 
     def request(self, index: int = 0, transactional_id: str | None = ID) -> Any:
         data = batch(
@@ -133,8 +136,8 @@ class Transacting(BrokerHarness):
 
     def aborted(self, index: int = 0) -> list[tuple[int, int]]:
         response = self.ask(fetch(partitions=(index,), isolation_level=1), 11)
-        found = response.responses[0].partitions[0].aborted_transactions
-        return [(one.producer_id, one.first_offset) for one in found]
+        transactions = response.responses[0].partitions[0].aborted_transactions
+        return [(transaction.producer_id, transaction.first_offset) for transaction in transactions]
 
     def latest(self, isolation_level: int) -> int:
         partition = ListOffsetsPartition(partition_index=0, timestamp=-1)
@@ -221,12 +224,12 @@ def test_offsets_are_committed_only_in_the_transaction(broker: Transacting) -> N
     assert broker.commit_offset(4) == ErrorCode.TRANSACTION_ABORTABLE
     assert broker.ask(request, 3).error_code == NONE
     assert (broker.commit_offset(), broker.end(True)) == (NONE, NONE)
-    assert [one.is_control for one in broker.log_of(OFFSETS_TOPIC).batches(0)] == [False, True]
+    assert [log_batch.is_control for log_batch in broker.log_of(OFFSETS_TOPIC).batches(0)] == [False, True]
 
 
 def gauges(broker: Transacting) -> dict[str, float]:
     names = ("transactions_open", "transactions_oldest_open_seconds", "transaction_markers_waiting")
-    read = {one.name.removeprefix("blumfeld_"): one.read for one in broker.broker.gauges()}
+    read = {gauge.name.removeprefix("blumfeld_"): gauge.read for gauge in broker.broker.gauges()}
     return {name: read[name]() for name in names}
 
 
@@ -283,14 +286,14 @@ def test_a_partition_that_the_coordinator_does_not_know_yet_is_not_added(
     broker: Transacting, verify_only: bool
 ) -> None:
     """Its image may lag behind the leader's. It would take the partition for deleted, and write no marker in it."""
-    one = AddPartitionsToTxnTransaction(
+    transaction = AddPartitionsToTxnTransaction(
         transactional_id=ID,
         producer_id=broker.producer_id,
         producer_epoch=broker.epoch,
         verify_only=verify_only,
         topics=[AddPartitionsToTxnTopic(name="t", partitions=[0, 9])],
     )
-    (result,) = broker.ask(AddPartitionsToTxnRequest(transactions=[one]), 5).results_by_transaction
+    (result,) = broker.ask(AddPartitionsToTxnRequest(transactions=[transaction]), 5).results_by_transaction
     codes = [ErrorCode(p.partition_error_code) for p in result.topic_results[0].results_by_partition]
     assert codes == [ErrorCode.OPERATION_NOT_ATTEMPTED, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
     assert broker.end(True) == ErrorCode.INVALID_TXN_STATE

@@ -73,7 +73,7 @@ TRANSACTIONS = st.builds(
     epoch=st.integers(0, 0x7FFF),
     last_epoch=st.just(-1),
     timeout_ms=st.integers(1, 2**31 - 1),
-    state=st.sampled_from([one for one in State if one is not State.EMPTY]),
+    state=st.sampled_from([state for state in State if state is not State.EMPTY]),
     partitions=st.frozensets(st.tuples(st.sampled_from("tuv"), st.integers(0, 9)), max_size=5),
     started_ms=st.integers(-1, 2**62),
     updated_ms=st.integers(-1, 2**62),
@@ -88,8 +88,8 @@ def test_a_record_says_what_its_replay_is_told(transaction: Transaction) -> None
     assert read_record(made) == ("tx", transaction)
     assert read_record(CoordinatorRecord(made.key, made.value)) == ("tx", transaction)
     old = record("tx", transaction, 0)
-    told = replace(transaction, previous_producer_id=-1, next_producer_id=-1, client_version=0)
-    assert read_record(CoordinatorRecord(old.key, old.value)) == ("tx", told)
+    expected = replace(transaction, previous_producer_id=-1, next_producer_id=-1, client_version=0)
+    assert read_record(CoordinatorRecord(old.key, old.value)) == ("tx", expected)
 
 
 def test_other_records_are_left_alone_and_broken_ones_are_said() -> None:

@@ -170,12 +170,12 @@ def test_no_other_transition_is_possible() -> None:
     """A fence that came first leaves nothing to commit."""
     for state, allowed in ALLOWED_BEFORE.items():
         for before in State:
-            one = Transaction(producer_id=1, epoch=0, timeout_ms=1, state=before)
+            transaction = Transaction(producer_id=1, epoch=0, timeout_ms=1, state=before)
             if before in allowed:
-                assert one.to(state, NOW_MS).state is state
+                assert transaction.to(state, NOW_MS).state is state
             else:
                 with pytest.raises(ValueError, match=f"{before.text} to {state.text}"):
-                    one.to(state, NOW_MS)
+                    transaction.to(state, NOW_MS)
 
 
 def test_partitions_that_a_transaction_has_already_are_not_written_again() -> None:

@@ -74,11 +74,11 @@ def test_a_load_orders_the_markers_of_large_transactions_turn_by_turn() -> None:
     """The markers of all transactions that a failed coordinator had decided on were ordered in one turn."""
     shard = large(State.PREPARE_COMMIT, 5)
     decision = shard.loaded(START_MS)
-    ordered = [[one.transactional_id for one in decision.after_commit]]
+    ordered = [[effect.transactional_id for effect in decision.after_commit]]
     while decision.timers[0].key == ("resume",):
         assert decision.timers[0].delay_ms == 0
         decision = apply(shard, decision.timers[0].command, START_MS)
-        ordered.append([one.transactional_id for one in decision.after_commit])
+        ordered.append([effect.transactional_id for effect in decision.after_commit])
         if not decision.timers:
             break
     assert ordered == [["tx-0", "tx-1"], ["tx-2", "tx-3"], ["tx-4"]]
@@ -103,9 +103,9 @@ def test_timeouts_are_looked_for_in_slices() -> None:
 def test_a_look_at_timeouts_asks_once_for_each_producer_id() -> None:
     """With more exhausted producers than one turn takes, each turn asked again for all."""
     shard = open_many(2 * ABORTS_A_TURN + 1, LAST)
-    asked = turns(shard)
-    assert [len(turn) for turn in asked] == [ABORTS_A_TURN, ABORTS_A_TURN, 1]
-    ids = [effect.transactional_id for turn in asked for effect in turn]
+    effects_by_turn = turns(shard)
+    assert [len(turn) for turn in effects_by_turn] == [ABORTS_A_TURN, ABORTS_A_TURN, 1]
+    ids = [effect.transactional_id for turn in effects_by_turn for effect in turn]
     assert len(set(ids)) == len(ids) == 2 * ABORTS_A_TURN + 1
 
 
@@ -148,17 +148,17 @@ class Around:
 def test_a_producer_id_that_is_under_way_is_not_asked_for_again() -> None:
     around = Around()
     effects = TimeoutEffects(FakeRuntime(), cast("Any", None), cast("Any", around))
-    one = FetchProducerId(transactional_id=ID, producer_id=1, epoch=LAST)
-    effects.perform(0, 3, one)
-    effects.perform(0, 3, one)
+    effect = FetchProducerId(transactional_id=ID, producer_id=1, epoch=LAST)
+    effects.perform(0, 3, effect)
+    effects.perform(0, 3, effect)
     assert len(around.wanted) == 1
-    effects.perform(0, 4, one)  # the shard of a later leadership has asked nothing yet
+    effects.perform(0, 4, effect)  # the shard of a later leadership has asked nothing yet
     assert len(around.wanted) == 2
     around.wanted[0].fail(BrokerError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS))
-    effects.perform(0, 3, one)
+    effects.perform(0, 3, effect)
     around.wanted[2].complete(77)
-    assert [told.fresh_id for told in around.told] == [77]
-    effects.perform(0, 3, one)
+    assert [outcome.fresh_id for outcome in around.told] == [77]
+    effects.perform(0, 3, effect)
     assert len(around.wanted) == 4
 
 
@@ -180,13 +180,13 @@ class Narrow(Transacting):
         return host
 
     def state(self, transactional_id: str) -> State:
-        found = cast("TransactionShard", self.host.shard).find(transactional_id)
-        assert found is not None
-        return found.state
+        transaction = cast("TransactionShard", self.host.shard).find(transactional_id)
+        assert transaction is not None
+        return transaction.state
 
     def open(self, transactional_id: str, partitions: int, epoch: int = 0) -> None:
         """Open a transaction, as if the log had its record."""
-        one = Transaction(
+        transaction = Transaction(
             producer_id=7,
             previous_producer_id=7,
             epoch=epoch,
@@ -195,7 +195,7 @@ class Narrow(Transacting):
             partitions=frozenset(("gone", index) for index in range(partitions)),
             started_ms=self.runtime.now_ms(),
         )
-        self.host.shard.replay(record(transactional_id, one, 2))
+        self.host.shard.replay(record(transactional_id, transaction, 2))
 
     def told(self) -> list[Any]:
         return [values for _, event, values in self.log.events if "can't be aborted" in event]

@@ -113,7 +113,7 @@ def test_an_answered_batch_is_freed_without_the_garbage_collector() -> None:
         broker.settle(IN_IT)
         assert broker.code(waiting, 12) == ErrorCode.NONE
         gc.collect()
-        left = [one for one in gc.garbage if isinstance(one, (RecordBatch, Check))]
+        left = [item for item in gc.garbage if isinstance(item, (RecordBatch, Check))]
     finally:
         gc.set_debug(0)
         gc.garbage.clear()
@@ -151,7 +151,9 @@ def test_a_marker_while_a_worker_looks_into_the_batch_refuses_it(opens: bool) ->
     broker.ask(end(False, at), 1)
     broker.settle({at: ErrorCode.TRANSACTION_ABORTABLE})
     assert broker.code(large) == ErrorCode.TRANSACTION_ABORTABLE
-    assert [one.is_control for one in broker.log_of(at[0]).batches(0)] == ([True] if opens else [False, True])
+    assert [log_batch.is_control for log_batch in broker.log_of(at[0]).batches(0)] == (
+        [True] if opens else [False, True]
+    )
 
 
 def begin_next_before_the_marker(broker: Verifying) -> FakeExchange:
@@ -214,7 +216,7 @@ def test_after_a_marker_of_the_batchs_epoch_the_coordinator_is_asked_again(epoch
     broker.settle(IN_IT)
     broker.settle(BrokerError(ErrorCode.PRODUCER_FENCED))
     assert broker.code(waiting, 12) == ErrorCode.INVALID_PRODUCER_EPOCH
-    assert all(one.is_control for one in broker.log_of("t").batches(0))
+    assert all(log_batch.is_control for log_batch in broker.log_of("t").batches(0))
 
 
 @pytest.mark.parametrize(
@@ -249,7 +251,7 @@ def test_adding_is_tried_again_while_the_last_transaction_is_completed() -> None
         broker.runtime.advance(1)
     broker.settle(BrokerError(ErrorCode.CONCURRENT_TRANSACTIONS))
     assert broker.code(waiting, 12) == ErrorCode.CONCURRENT_TRANSACTIONS
-    assert all(asked.add for asked in broker.coordinator.asked)
+    assert all(question.add for question in broker.coordinator.asked)
 
 
 class VerifyingOffsets(Verifying):
@@ -383,7 +385,7 @@ def written(broker: Verifying) -> int:
 
 def codes(broker: Verifying, exchange: FakeExchange) -> Counter[int]:
     answer = broker.response(exchange, request(), 11)
-    return Counter(one.error_code for one in answer.responses[0].partition_responses)
+    return Counter(partition.error_code for partition in answer.responses[0].partition_responses)
 
 
 def test_verified_batches_are_placed_in_steps(broker: Verifying) -> None:
@@ -416,5 +418,5 @@ def test_a_marker_between_two_steps_refuses_its_partitions_batch(broker: Verifyi
     broker.begin(broker.frame(end(False, ("t", 0), ("t", last)), 1))
     broker.runtime.run_turn()
     assert codes(broker, exchange) == {ErrorCode.NONE: MANY - 1, ErrorCode.INVALID_TXN_STATE: 1}
-    assert [one.is_control for one in broker.log_of("t", 0).batches(0)] == [False, True]
-    assert [one.is_control for one in broker.log_of("t", last).batches(0)] == [True]
+    assert [log_batch.is_control for log_batch in broker.log_of("t", 0).batches(0)] == [False, True]
+    assert [log_batch.is_control for log_batch in broker.log_of("t", last).batches(0)] == [True]

@@ -25,28 +25,28 @@ def recorded(version: int) -> list[str]:
 
 def known_differences(version: int) -> list[tuple[str, str, str]]:
     """(row, Kafka's answer, ours) of the file."""
-    found = []
+    entries = []
     lines = text_of("transactions_differences").splitlines()
     for at, line in enumerate(lines):
         if line.startswith(f"transaction.version {version} | "):
-            kafka, here, why = (one.strip().partition(": ") for one in lines[at + 1 : at + 4])
+            kafka, here, why = (field.strip().partition(": ") for field in lines[at + 1 : at + 4])
             assert (kafka[0], here[0], why[0]) == ("Kafka", "here", "why")
             assert why[2].strip()
-            found.append((line, kafka[2].strip(), here[2].strip()))
-    return found
+            entries.append((line, kafka[2].strip(), here[2].strip()))
+    return entries
 
 
 def differences(version: int, kafka: list[str], here: list[str]) -> list[tuple[str, str, str]]:
     """The rows that differ."""
     assert len(kafka) == len(here)
-    found, place = [], ""
+    entries, place = [], ""
     for theirs, ours in zip(kafka, here, strict=True):
         if theirs.endswith(":") and not theirs.startswith(" "):
             place = theirs.removesuffix(":")
         elif theirs != ours:
             row = f"transaction.version {version} | {place} | {theirs[2:32].strip()}"
-            found.append((row, theirs[33:].strip(), ours[33:].strip()))
-    return found
+            entries.append((row, theirs[33:].strip(), ours[33:].strip()))
+    return entries
 
 
 @contextmanager

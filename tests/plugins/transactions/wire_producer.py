@@ -85,10 +85,10 @@ class WireProducer:
         for kind, key in ((TRANSACTION_KEY, self.transactional_id), (GROUP_KEY, self.group)):
             request = FindCoordinatorRequest(key_type=kind, coordinator_keys=[key])
             until_answered(lambda request=request: _found(self.address, request))  # type: ignore[misc]
-        asked = InitProducerIdRequest(
+        init_request = InitProducerIdRequest(
             transactional_id=self.transactional_id, transaction_timeout_ms=self.timeout_ms
         )
-        answer, code = until_answered(lambda: _with_code(ask(self.address, asked, 4)))
+        answer, code = until_answered(lambda: _with_code(ask(self.address, init_request, 4)))
         assert code is ErrorCode.NONE, code
         self.producer_id, self.epoch, self.sequence = answer.producer_id, answer.producer_epoch, 0
 
@@ -179,8 +179,8 @@ class WireProducer:
 
     def state(self) -> Any:
         request = DescribeTransactionsRequest(transactional_ids=[self.transactional_id])
-        (found,) = ask(self.address, request, 0).transaction_states
-        return found
+        (transaction_state,) = ask(self.address, request, 0).transaction_states
+        return transaction_state
 
     def put_state(self, status: int, *, epoch: int, level: int, next_producer_id: int = -1) -> ErrorCode:
         """Write a record of this id into ``__transaction_state``, as its coordinator would. Only the coordinator's next
@@ -223,8 +223,8 @@ class WireProducer:
 def states(address: str) -> dict[str, str]:
     """Transactional id → state, as ListTransactions says."""
     return {
-        one.transactional_id: one.transaction_state
-        for one in ask(address, ListTransactionsRequest(), 0).transaction_states
+        state.transactional_id: state.transaction_state
+        for state in ask(address, ListTransactionsRequest(), 0).transaction_states
     }
 
 

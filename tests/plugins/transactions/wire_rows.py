@@ -114,7 +114,11 @@ REQUESTS = (
 
 def all_rows() -> Iterator[Row]:
     """Every request in every state, the states with an epoch in the middle and with the last one."""
-    places = [(None, EPOCH), *((one, EPOCH) for one in STATES), *((one, LAST) for one in STATES)]
+    places = [
+        (None, EPOCH),
+        *((row_state, EPOCH) for row_state in STATES),
+        *((row_state, LAST) for row_state in STATES),
+    ]
     number = 0
     for state, epoch in places:
         for request in REQUESTS:
@@ -215,7 +219,7 @@ class Wire:
             for row in rows
         ]
         response = self.ask(WriteTxnMarkersRequest(markers=markers), 1)
-        assert not any(one.topics[0].partitions[0].error_code for one in response.markers)
+        assert not any(marker.topics[0].partitions[0].error_code for marker in response.markers)
 
     # Play
 
@@ -282,7 +286,7 @@ class Wire:
     def _add(self, row: Row, version: int, verb: str, partitions: str, detail: str) -> str:
         producer_id, epoch = self._producer(row, detail)
         topic = AddPartitionsToTxnTopic(
-            name="t", partitions=[int(one.removeprefix("t-")) for one in partitions.split()]
+            name="t", partitions=[int(name.removeprefix("t-")) for name in partitions.split()]
         )
         if version < 2 and verb == "add":
             request = AddPartitionsToTxnRequest(
@@ -291,7 +295,7 @@ class Wire:
                 v3_and_below_producer_epoch=epoch,
                 v3_and_below_topics=[topic],
             )
-            (found,) = self.ask(request, 3).results_by_topic_v3_and_below
+            (topic_result,) = self.ask(request, 3).results_by_topic_v3_and_below
         else:
             transaction = AddPartitionsToTxnTransaction(
                 transactional_id=row.transactional_id,
@@ -303,8 +307,11 @@ class Wire:
             (result,) = self.ask(
                 AddPartitionsToTxnRequest(transactions=[transaction]), 5
             ).results_by_transaction
-            (found,) = result.topic_results
-        codes = {one.partition_index: one.partition_error_code for one in found.results_by_partition}
+            (topic_result,) = result.topic_results
+        codes = {
+            partition_result.partition_index: partition_result.partition_error_code
+            for partition_result in topic_result.results_by_partition
+        }
         return " ".join(f"t-{index}={ErrorCode(code).name}" for index, code in sorted(codes.items()))
 
     def _end(self, row: Row, version: int, commit: bool, detail: str) -> str:
@@ -332,15 +339,16 @@ class Wire:
             State.COMPLETE_ABORT,
         )
         while True:
-            (found,) = self.ask(request, 0).transaction_states
-            if found.error_code:
-                return ErrorCode(found.error_code).name
-            if found.transaction_state in resting and not waits:
+            (transaction_state,) = self.ask(request, 0).transaction_states
+            if transaction_state.error_code:
+                return ErrorCode(transaction_state.error_code).name
+            if transaction_state.transaction_state in resting and not waits:
                 break
-            assert time.monotonic() < end, f"{row} stays in {found.transaction_state}"
+            assert time.monotonic() < end, f"{row} stays in {transaction_state.transaction_state}"
             time.sleep(0.01)
-        names = " ".join(f"{t.topic}-{i}" for t in found.topics for i in sorted(t.partitions))
-        text = f"→ {found.transaction_state} {_id(row, found.producer_id)} epoch={found.producer_epoch}"
+        names = " ".join(f"{t.topic}-{i}" for t in transaction_state.topics for i in sorted(t.partitions))
+        producer = f"{_id(row, transaction_state.producer_id)} epoch={transaction_state.producer_epoch}"
+        text = f"→ {transaction_state.transaction_state} {producer}"
         return f"{text} [{names}]" if names else text
 
 

@@ -64,8 +64,12 @@ def test_every_golden_message_set_is_read() -> None:
 def test_inner_offsets_of_format_1_count_from_the_wrappers() -> None:
     """The wrapper has the offset of the last; those that compaction took away stay holes."""
     inner = message(0, b"a") + message(1, b"b") + message(3, b"c")
-    found = list(legacy_records(memoryview(wrapper(1003, inner))))
-    assert [(record.offset, record.value) for record in found] == [(1000, b"a"), (1001, b"b"), (1003, b"c")]
+    all_records = list(legacy_records(memoryview(wrapper(1003, inner))))
+    assert [(record.offset, record.value) for record in all_records] == [
+        (1000, b"a"),
+        (1001, b"b"),
+        (1003, b"c"),
+    ]
 
 
 def test_inner_offsets_of_format_0_are_absolute() -> None:
@@ -74,8 +78,8 @@ def test_inner_offsets_of_format_0_are_absolute() -> None:
 
 
 def test_append_time_of_a_wrapper_is_that_of_its_messages() -> None:
-    found = list(legacy_records(memoryview(wrapper(5, message(0, b"a"), more=8))))
-    assert [record.timestamp for record in found] == [T + 77]
+    all_records = list(legacy_records(memoryview(wrapper(5, message(0, b"a"), more=8))))
+    assert [record.timestamp for record in all_records] == [T + 77]
 
 
 @pytest.mark.parametrize(

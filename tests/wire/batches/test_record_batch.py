@@ -140,7 +140,11 @@ def test_copies_are_equal_and_have_bytes_of_their_own() -> None:
         assert getattr(first, name) == getattr(second, name) == getattr(original, name), name
     first.assign_offset(9, 3)
     assert (first.base_offset, second.base_offset, original.base_offset) == (9, 0, 0)
-    assert [bytes(one.data[:8]) for one in (first, second, original)] == [(9).to_bytes(8), bytes(8), bytes(8)]
+    assert [bytes(copy.data[:8]) for copy in (first, second, original)] == [
+        (9).to_bytes(8),
+        bytes(8),
+        bytes(8),
+    ]
 
 
 def test_patching_bytes_that_are_read_only_fails() -> None:
@@ -407,13 +411,15 @@ def test_round_trip(
         base_sequence=base_sequence,
         leader_epoch=leader_epoch,
     )
-    found = decoded(data)
-    assert [(r.key, r.value, r.headers, r.timestamp) for r in found] == [
+    decoded_records = decoded(data)
+    assert [(r.key, r.value, r.headers, r.timestamp) for r in decoded_records] == [
         (r.key, r.value, r.headers, r.timestamp) for r in inner
     ]
-    assert [r.offset for r in found] == [base_offset + index for index in range(len(inner))]
-    assert [r.sequence for r in found] == [(base_sequence + index) % 2**31 for index in range(len(inner))]
-    assert list(times(view(data))) == [(r.timestamp, r.offset) for r in found]
+    assert [r.offset for r in decoded_records] == [base_offset + index for index in range(len(inner))]
+    assert [r.sequence for r in decoded_records] == [
+        (base_sequence + index) % 2**31 for index in range(len(inner))
+    ]
+    assert list(times(view(data))) == [(r.timestamp, r.offset) for r in decoded_records]
     assert view(data).partition_leader_epoch == leader_epoch
 
 

@@ -114,13 +114,13 @@ def test_zstd_frames_may_follow_each_other() -> None:
 
 def blocks_of(frame: bytes) -> list[tuple[bool, bytes]]:
     """An independent reader of the frames that we write: (stored, bytes) of each block."""
-    found, at = [], 7
+    blocks, at = [], 7
     while (size := int.from_bytes(frame[at : at + 4], "little")) != 0:
         stored, size = size >> 31 == 1, size & 0x7FFFFFFF
-        found.append((stored, frame[at + 4 : at + 4 + size]))
+        blocks.append((stored, frame[at + 4 : at + 4 + size]))
         at += 4 + size
     assert at + 4 == len(frame)
-    return found
+    return blocks
 
 
 def unpacked(block: bytes) -> bytes:

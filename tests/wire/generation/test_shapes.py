@@ -73,4 +73,4 @@ def test_records_of_every_size_and_kind_are_the_same_bytes(version: int, size: i
         data = codec.encode(message, version)
         assert data == interpreted.encode(message, version)
         decoded = codec.decode(ProduceRequest, data, version).topic_data[0].partition_data
-        assert [one.records for one in decoded] == [content, content]
+        assert [decoded_message.records for decoded_message in decoded] == [content, content]

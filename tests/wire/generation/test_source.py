@@ -47,9 +47,9 @@ def decode_in_steps(cls: type[Message], data: bytes, version: int) -> Message:
 def repeated(value: Any, times: int) -> Any:
     """The message with its arrays so many times as long."""
     for name in value.__struct_fields__:
-        found = getattr(value, name)
-        if isinstance(found, list) and found:
-            setattr(value, name, found * times)
+        elements = getattr(value, name)
+        if isinstance(elements, list) and elements:
+            setattr(value, name, elements * times)
     return value
 
 

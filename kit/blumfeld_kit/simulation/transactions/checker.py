@@ -194,7 +194,7 @@ def _check_zombies(history: History) -> None:
             by_name.setdefault(incarnation.name, []).append(incarnation)
     for incarnations in by_name.values():
         for incarnation in incarnations:
-            later = [two.known_s for two in incarnations if two.asked_s > incarnation.known_s]
+            later = [other.known_s for other in incarnations if other.asked_s > incarnation.known_s]
             if later:
                 fenced_s[id(incarnation)] = min(later)
     for transaction in history.transactions:

@@ -49,11 +49,11 @@ def step_of(version: int, producers: int = 2, partitions: int = 3) -> Step:
 @pytest.fixture(scope="module")
 def port() -> Iterator[int]:
     with EmbeddedBroker() as broker:
-        found = broker.port
-        with WireClient("127.0.0.1", found) as client:
+        broker_port = broker.port
+        with WireClient("127.0.0.1", broker_port) as client:
             client.create_topic("t", PARTITIONS)
             client.wait_for_leaders("t")
-        yield found
+        yield broker_port
 
 
 def run(port: int, step: Step) -> Outcome:
@@ -77,7 +77,7 @@ def test_transactions_are_committed_and_counted(port: int, version: int) -> None
     assert outcome.requests > 1
     assert outcome.records == outcome.requests * 12
     assert 0 <= count(outcome.produce_ack) - outcome.requests <= 2  # those that the drain waited for
-    seen = committed_records("t", [(one.host, one.port) for one in leaders], before)
+    seen = committed_records("t", [(leader.host, leader.port) for leader in leaders], before)
     assert seen == count(outcome.produce_ack) * 12
 
 
@@ -85,7 +85,7 @@ def test_a_step_whose_records_are_not_all_there_has_an_error(
     port: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """So the test above can fail."""
-    monkeypatch.setattr(process, "committed_records", lambda *asked: 11)
+    monkeypatch.setattr(process, "committed_records", lambda *arguments: 11)
     load = process.TransactionsLoad.__new__(process.TransactionsLoad)
     load._meter = Meter()
     load._producers = []
@@ -102,9 +102,9 @@ class _Spec:
 
 def test_a_broker_without_the_plug_in_is_told_so() -> None:
     with EmbeddedBroker(manifest={"transactions": {"plugin": "none"}}) as broker:
-        found = broker.port
+        broker_port = broker.port
         with pytest.raises(DriverError, match="API key 26; the driver needs 5"):
-            run(found, step_of(2))
+            run(broker_port, step_of(2))
 
 
 def test_a_batch_is_sealed_for_its_producer() -> None:

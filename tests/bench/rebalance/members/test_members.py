@@ -138,13 +138,13 @@ def test_a_leader_deals_when_the_others_have_been_heard(group: Group) -> None:
     assert member.answered(joined(1, "a", "a", ("a", b""), ("b", b"")), 0) is None
     assert (member.slow, member.is_leader) == (True, True)
     assignments = sent(member.due(5), SyncGroupRequest).assignments
-    found = {
-        one.member_id: decode(ConsumerProtocolAssignment, one.assignment, 3, 2)
+    partitions_by_member = {
+        assignment.member_id: decode(ConsumerProtocolAssignment, assignment.assignment, 3, 2)
         .assigned_partitions[0]
         .partitions
-        for one in assignments
+        for assignment in assignments
     }
-    assert found == {"a": [0, 1], "b": [2, 3]}
+    assert partitions_by_member == {"a": [0, 1], "b": [2, 3]}
     assert not member.slow
 
 

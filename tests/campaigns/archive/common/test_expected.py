@@ -27,18 +27,18 @@ REST = b'{"lastUpdateId":4,"E":1,"T":1,"bids":[["1.0","2"]],"asks":[]}'
 
 
 def test_each_kind_of_message_counts_in_its_table_and_a_snapshot_in_none() -> None:
-    found = expected_of([Message(0, value) for value in (TRADE, DIFF, BEST, REST)], first_offset=10)
-    assert {table: int(tally["rows"]) for table, tally in found.items()} == {
+    tallies = expected_of([Message(0, value) for value in (TRADE, DIFF, BEST, REST)], first_offset=10)
+    assert {table: int(tally["rows"]) for table, tally in tallies.items()} == {
         "trades": 1,
         "bbo": 1,
         "book_deltas": 2,
     }
-    assert found["trades"]["price"] == Decimal("1.10")
-    assert found["trades"]["side"] == -1
-    assert found["trades"]["ts_event_ms"] == 7
-    assert found["book_deltas"]["k_offset"] == 22
-    assert found["book_deltas"]["side"] == 0
-    assert "ts_event_ms" not in found["bbo"], "the exchange says no time: nothing is expected of it"
+    assert tallies["trades"]["price"] == Decimal("1.10")
+    assert tallies["trades"]["side"] == -1
+    assert tallies["trades"]["ts_event_ms"] == 7
+    assert tallies["book_deltas"]["k_offset"] == 22
+    assert tallies["book_deltas"]["side"] == 0
+    assert "ts_event_ms" not in tallies["bbo"], "the exchange says no time: nothing is expected of it"
 
 
 def test_sums_of_parts_are_the_sums_of_the_whole() -> None:
@@ -49,8 +49,8 @@ def test_sums_of_parts_are_the_sums_of_the_whole() -> None:
 
 def test_a_column_that_differs_is_named_with_both_numbers() -> None:
     expected = expected_of([Message(0, TRADE)])
-    found = expected_of([Message(0, TRADE), Message(0, TRADE)])
-    assert "who: trades.rows is 2, expected 1" in differences(expected, found, "who")
+    tallies = expected_of([Message(0, TRADE), Message(0, TRADE)])
+    assert "who: trades.rows is 2, expected 1" in differences(expected, tallies, "who")
 
 
 def test_the_real_capture_has_the_golden_counts() -> None:

@@ -33,10 +33,10 @@ def test_a_reader_sums_what_the_json_says(reader: str, tmp_path: Path) -> None:
     messages = MadeFeed(5).messages(300)
     archived(tmp_path, messages)
     expected = expected_of(messages)
-    found = READERS[reader](tmp_path)
-    assert differences(expected, found, reader) == []
-    found["bbo"]["ask_size"] += Decimal("0.000000000000000001")
-    assert len(differences(expected, found, reader)) == 1
+    tallies = READERS[reader](tmp_path)
+    assert differences(expected, tallies, reader) == []
+    tallies["bbo"]["ask_size"] += Decimal("0.000000000000000001")
+    assert len(differences(expected, tallies, reader)) == 1
 
 
 def test_a_table_without_files_has_no_rows(tmp_path: Path) -> None:

@@ -25,7 +25,7 @@ def test_every_message_is_the_same_bytes_in_all_three() -> None:
     """Else nothing could be compared; the two rivals know every version that is asked for."""
     for case in cases():
         ours, rivals, missing = contestants(case)
-        assert [one.name for one in rivals] == ["kio", "kafka-python"], missing
+        assert [contestant.name for contestant in rivals] == ["kio", "kafka-python"], missing
         data = ours.encode()
         for rival in rivals:
             assert rival.encode() == data
@@ -90,7 +90,7 @@ def test_the_command_times_and_writes_what_it_found(tmp_path: Path) -> None:
     wide = os.environ | {"COLUMNS": "120"}
     done = subprocess.run(command, capture_output=True, text=True, timeout=90, check=True, env=wide)
     assert "ResponseHeader v1" in done.stdout
-    found = msgspec.json.decode(out.read_bytes())
-    assert [row["direction"] for row in found["rows"]] == ["encode", "decode"]
-    assert all(row["ours_us"] > 0 and len(row["rivals"]) == 2 for row in found["rows"])
-    assert found["machine"]["cores"] >= 1
+    figures = msgspec.json.decode(out.read_bytes())
+    assert [row["direction"] for row in figures["rows"]] == ["encode", "decode"]
+    assert all(row["ours_us"] > 0 and len(row["rivals"]) == 2 for row in figures["rows"])
+    assert figures["machine"]["cores"] >= 1

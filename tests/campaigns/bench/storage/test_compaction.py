@@ -42,9 +42,9 @@ def test_the_time_is_what_each_cleaner_says_of_its_whole_round() -> None:
 
 
 def test_the_table_says_rates_and_what_they_are_of_the_last_ones() -> None:
-    found = {"small": {"blumfeld": [sample(2), sample(4), sample(3)], "kafka": [sample(1)] * 3}}
+    samples = {"small": {"blumfeld": [sample(2), sample(4), sample(3)], "kafka": [sample(1)] * 3}}
     out = io.StringIO()
-    Console(width=200, file=out).print(table(found, 3))
+    Console(width=200, file=out).print(table(samples, 3))
     ours_row, kafka_row = [line for line in out.getvalue().splitlines() if "123" in line]
     assert "0.33×" in ours_row
     assert "33" in ours_row
@@ -82,9 +82,9 @@ def test_a_round_leaves_the_newest_record_of_each_key(tmp_path: Path) -> None:
     assert cleaned_end_offset(data) == 0
     before, digest = survivors(data)
     assert before == SHAPE.records
-    found = measure(ours(), data, tmp_path / "round")
-    assert found.log_bytes == sum(path.stat().st_size for path in log_files(data)[:-1])
-    assert SHAPE.keys * 0.9 < found.records < before
-    assert found.peak_bytes > found.rest_bytes > 0
-    assert found.seconds > 0
+    outcome = measure(ours(), data, tmp_path / "round")
+    assert outcome.log_bytes == sum(path.stat().st_size for path in log_files(data)[:-1])
+    assert SHAPE.keys * 0.9 < outcome.records < before
+    assert outcome.peak_bytes > outcome.rest_bytes > 0
+    assert outcome.seconds > 0
     assert survivors(data) == (before, digest), "the original stays"

@@ -66,10 +66,10 @@ def test_both_send_the_same_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
 
 def test_an_engine_that_takes_twice_as_long_has_half_the_rate() -> None:
-    found = row(APPEND, "any", 10, [2e-6, 2.2e-6, 1.8e-6], [1e-6, 1.1e-6, 0.9e-6])
-    assert found.ratio == pytest.approx(0.5)
-    assert found.interval[0] <= 0.5 <= found.interval[1]
-    assert found.megabytes_per_s == pytest.approx(6 * 1024 / 2)
+    measured_row = row(APPEND, "any", 10, [2e-6, 2.2e-6, 1.8e-6], [1e-6, 1.1e-6, 0.9e-6])
+    assert measured_row.ratio == pytest.approx(0.5)
+    assert measured_row.interval[0] <= 0.5 <= measured_row.interval[1]
+    assert measured_row.megabytes_per_s == pytest.approx(6 * 1024 / 2)
 
 
 def test_a_turn_is_what_is_timed() -> None:
@@ -99,14 +99,14 @@ def test_a_turn_is_what_is_timed() -> None:
 def test_every_kind_is_measured(shape: Shape, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("campaigns.bench.storage.engine.WARM_UP_TURNS", 2)
     monkeypatch.setattr("campaigns.bench.storage.engine_contestants.KEPT_BYTES", 4 << 20)
-    found = measure(shape, tmp_path, "storage_local", rounds=1, stretch_s=1e-9)
-    assert found.ratio > 0
+    measured_row = measure(shape, tmp_path, "storage_local", rounds=1, stretch_s=1e-9)
+    assert measured_row.ratio > 0
     assert not list(tmp_path.glob("bare-*"))
     assert not list(tmp_path.rglob("*.log")) or all(
         "-delete" in str(path) for path in tmp_path.rglob("*.log")
     )
     shown = io.StringIO()
-    Console(file=shown, width=120).print(table([found], 1))
+    Console(file=shown, width=120).print(table([measured_row], 1))
     assert shape.name.split(",")[0][:20] in shown.getvalue()
 
 

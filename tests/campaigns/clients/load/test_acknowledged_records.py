@@ -31,9 +31,9 @@ def test_all_that_was_acknowledged_and_more_is_fine() -> None:
     ],
 )
 def test_each_broken_promise_is_said(log: list[tuple[int, int]], account: Account, complaint: str) -> None:
-    acknowledged, found = three_acknowledged(), Account()
-    acknowledged.check(0, log, found)
-    assert found == account
+    acknowledged, own_account = three_acknowledged(), Account()
+    acknowledged.check(0, log, own_account)
+    assert own_account == account
     assert any(complaint in line for line in acknowledged.wrong)
 
 

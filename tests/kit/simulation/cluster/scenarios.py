@@ -69,14 +69,16 @@ class LargeTopic(Scripted):
         """Kill the controller when it has written so many records of the topic."""
         machine = self.controller_machine(world)
         assert machine is not None
-        found = metadata_log(metadata_of(machine))
-        assert found is not None
-        began = found[0].written_end_offset
-        while found[0].written_end_offset < began + records:
+        log_pair = metadata_log(metadata_of(machine))
+        assert log_pair is not None
+        began = log_pair[0].written_end_offset
+        while log_pair[0].written_end_offset < began + records:
             await asyncio.sleep(0.001)
             self.check_whole(world)
         there = any(
-            LARGE in found.image.topics for found in map(metadata_of, world.machines) if found is not None
+            LARGE in metadata.image.topics
+            for metadata in map(metadata_of, world.machines)
+            if metadata is not None
         )
         self.oracle.counts["controllers killed"] += not there
         machine.crash(power_cut=False)
@@ -102,7 +104,10 @@ class OneController(Scripted):
         self._voters = range(1, 2)
         self._brokers = [2, 3, 4]
         plans = [plan(1, ["controller"], self._voters, shape.storage)]
-        return [*plans, *(plan(one, ["broker"], self._voters, shape.storage) for one in self._brokers)]
+        return [
+            *plans,
+            *(plan(node_id, ["broker"], self._voters, shape.storage) for node_id in self._brokers),
+        ]
 
 
 class SmallIsr(OneController):
@@ -114,7 +119,7 @@ class SmallIsr(OneController):
         image = self._watch.newest_image()
         assert image is not None
         leader = image.topics["work"].partitions[0].leader
-        apart = [world.machines[one - 1].address for one in self._brokers if one != leader]
+        apart = [world.machines[node_id - 1].address for node_id in self._brokers if node_id != leader]
         there = [world.machines[0].address, world.machines[leader - 1].address]
         ways = [(a, b) for a in apart for b in there]
         ways += [(b, a) for a, b in ways]
@@ -153,7 +158,9 @@ class PausedController(OneController):
     def check_unfenced(self) -> None:
         """Check that no broker is fenced."""
         image = self._watch.newest_image()
-        fenced = [] if image is None else [one.broker_id for one in image.brokers.values() if one.fenced]
+        fenced = (
+            [] if image is None else [broker.broker_id for broker in image.brokers.values() if broker.fenced]
+        )
         if fenced:
             raise ViolationError(f"the brokers {fenced} are fenced, and only the controller was stopped")
 
@@ -187,7 +194,7 @@ class LateRegistration(OneController):
     ) -> BrokerRegistrationRequest:
         """Kill the machine's process and start the next one. Return the registration that it asks for, which gets lost
         unless it ``arrives``."""
-        asked: asyncio.Future[BrokerRegistrationRequest] = world.loop.create_future()
+        registration: asyncio.Future[BrokerRegistrationRequest] = world.loop.create_future()
         machine.crash(power_cut=False)
         await asyncio.sleep(0.05)
         world.loop.create_task(machine.start())
@@ -196,15 +203,15 @@ class LateRegistration(OneController):
         submit = metadata.submit
 
         def note(command: Message, *args: Any, **how: Any) -> Completion[Message]:
-            if isinstance(command, BrokerRegistrationRequest) and not asked.done():
-                asked.set_result(command)
+            if isinstance(command, BrokerRegistrationRequest) and not registration.done():
+                registration.set_result(command)
                 if not arrives:
                     return Completion()
             answer: Completion[Message] = submit(command, *args, **how)
             return answer
 
         metadata.submit = note
-        return await asked
+        return await registration
 
     async def _at_once(self, condition: Callable[[], bool]) -> None:
         """Return within a millisecond from the moment when the condition holds."""
@@ -236,7 +243,7 @@ class FullDisk(Scripted):
         self.oracle.counts["refused"] = len(refused)
         self.oracle.counts["acked while full"] = self.oracle.counts["acked"] - acked
         machine.disk.room = None
-        while any(full in set(one.replicas) - set(one.isr) for one in self._partitions()):
+        while any(full in set(partition.replicas) - set(partition.isr) for partition in self._partitions()):
             if world.loop.time() > now_s + self.BACK_S:
                 raise ViolationError(f"node {full} is not back in time: {self._partitions()}")
             await asyncio.sleep(0.02)
@@ -246,18 +253,18 @@ class FullDisk(Scripted):
     def full(self, image: ClusterImage) -> int:
         """The node whose disk is full: it leads, and isn't the controller."""
         controller = self._watch.controller()
-        leaders = [one.leader for one in image.topics[TOPIC].partitions.values()]
-        return next(one for one in leaders if controller is None or one != controller[1])
+        leaders = [partition.leader for partition in image.topics[TOPIC].partitions.values()]
+        return next(candidate for candidate in leaders if controller is None or candidate != controller[1])
 
     def look(self, machine: Machine, node_id: int, refused: dict[int, float], now_s: float) -> None:
         """Note since when each replica refuses writes, and check that it gives way."""
         node: Any = machine.node
         hosted = cast("PartitionManager", node.broker.partitions)
-        for one in self._partitions():
-            if hosted.refused_writes.refuses(TopicPartition(TOPIC, one.partition)):
-                since_s = refused.setdefault(one.partition, now_s)
-                if now_s - since_s > self.MOVED_S and node_id in (one.leader, *one.isr):
-                    raise ViolationError(f"node {node_id} can't write since {since_s:.2f} s: {one}")
+        for partition in self._partitions():
+            if hosted.refused_writes.refuses(TopicPartition(TOPIC, partition.partition)):
+                since_s = refused.setdefault(partition.partition, now_s)
+                if now_s - since_s > self.MOVED_S and node_id in (partition.leader, *partition.isr):
+                    raise ViolationError(f"node {node_id} can't write since {since_s:.2f} s: {partition}")
 
     def _partitions(self) -> list[PartitionImage]:
         image = self._watch.newest_image()

@@ -39,7 +39,7 @@ def test_a_controller_that_is_replaced_late_fails_the_seed(monkeypatch: pytest.M
 @pytest.mark.slow
 def test_no_class_of_faults_is_without_faults() -> None:
     """Processes are killed in any case: otherwise no follower would ever join an ISR again."""
-    missing = {one.value for one in Cluster.survives}
+    missing = {fault_class.value for fault_class in Cluster.survives}
     for seed in range(40):
         classes = tuple(FaultClass(name) for name in sorted(missing | {FaultClass.KILL_TWICE.value}))
         shape = Shape(seed=seed, clients=4, seconds=25.0, faults=classes)

@@ -46,13 +46,13 @@ LOG = [
 
 
 def test_open_ended_and_aborted_transactions_are_told_apart() -> None:
-    found = transactions_of(LOG, 7)
-    assert found.producers == {1: LoggedProducer(1, 4, 4), 2: LoggedProducer(5, 6, 6)}
-    assert found.aborted == [(1, 0, 3)]
-    assert found.ended == [(0, 3), (2, 5)]
+    transactions = transactions_of(LOG, 7)
+    assert transactions.producers == {1: LoggedProducer(1, 4, 4), 2: LoggedProducer(5, 6, 6)}
+    assert transactions.aborted == [(1, 0, 3)]
+    assert transactions.ended == [(0, 3), (2, 5)]
 
 
 def test_a_marker_counts_once_it_is_committed() -> None:
-    found = transactions_of(LOG, 7)
-    assert [found.last_stable_offset(end) for end in range(8)] == [0, 0, 0, 0, 2, 2, 4, 4]
-    assert found.last_stable_offset(3, markers_count=True) == 3
+    transactions = transactions_of(LOG, 7)
+    assert [transactions.last_stable_offset(end) for end in range(8)] == [0, 0, 0, 0, 2, 2, 4, 4]
+    assert transactions.last_stable_offset(3, markers_count=True) == 3

@@ -24,8 +24,10 @@ class Leader:
 
     async def ask(self, *_: object) -> FetchResponse:
         data = build_batch([Record(value=VALUE)])
-        found = PartitionData(partition_index=0, high_watermark=1, records=memoryview(bytearray(data)))
-        return FetchResponse(responses=[FetchableTopicResponse(topic="work", partitions=[found])])
+        partition_data = PartitionData(
+            partition_index=0, high_watermark=1, records=memoryview(bytearray(data))
+        )
+        return FetchResponse(responses=[FetchableTopicResponse(topic="work", partitions=[partition_data])])
 
 
 class Ways:

@@ -120,13 +120,13 @@ def test_a_disk_is_read_unseen() -> None:
 
     class Watched(Log):
         def batches(self, offset: int) -> Iterator[Any]:
-            seen.append(one.disk.watch)
+            seen.append(watched_machine.disk.watch)
             yield from super().batches(offset)
 
-    one = machine("a")
-    History("work-0").check(one, cast(Any, Watched(b"1")), 2)
+    watched_machine = machine("a")
+    History("work-0").check(watched_machine, cast(Any, Watched(b"1")), 2)
     assert seen == [None]
-    assert one.disk.watch == "seen"
+    assert watched_machine.disk.watch == "seen"
 
 
 def replica(end: int, isr: Sequence[int] = (), high_watermark: int = 0) -> Any:

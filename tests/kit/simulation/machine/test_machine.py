@@ -166,9 +166,9 @@ def test_a_power_cut_is_told_before_the_next_process_starts_however_fast_it_is()
     """What the old process acknowledged may still arrive until then; what the new one acknowledges comes after."""
     several = Several(1)
     [machine] = several.machines
-    told: list[str] = []
-    machine.on_power_cut = lambda: told.append("power cut")
-    machine.on_start = lambda: told.append("start")
+    events: list[str] = []
+    machine.on_power_cut = lambda: events.append("power cut")
+    machine.on_start = lambda: events.append("start")
 
     async def story() -> None:
         machine.crash(power_cut=True)
@@ -178,7 +178,7 @@ def test_a_power_cut_is_told_before_the_next_process_starts_however_fast_it_is()
         assert await machine.start()
 
     several.run(story())
-    assert told == ["start", "power cut", "start", "start"]
+    assert events == ["start", "power cut", "start", "start"]
 
 
 def test_a_process_that_is_told_to_stop_twice_ends_when_its_stop_is_done() -> None:

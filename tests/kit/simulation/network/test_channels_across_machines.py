@@ -41,7 +41,7 @@ def test_a_channel_lives_through_a_power_cut_of_the_other_machine() -> None:
 
         answer = await several.machines[0].run(ask())
         assert isinstance(answer, MetadataResponse)
-        assert [one.node_id for one in answer.brokers] == [2]
+        assert [broker.node_id for broker in answer.brokers] == [2]
         several.machines[1].crash(power_cut=True)
         with pytest.raises(TimeoutError):
             await several.machines[0].run(ask())  # nothing says that the machine is gone
@@ -54,7 +54,7 @@ def test_a_channel_lives_through_a_power_cut_of_the_other_machine() -> None:
                 break
             except OSError:
                 continue
-        assert [one.node_id for one in answer.brokers] == [2]
+        assert [broker.node_id for broker in answer.brokers] == [2]
         channel.stop()
 
     several.run(story())
@@ -74,12 +74,12 @@ def test_a_raw_answer_is_garbage_after_its_turn() -> None:
             copies.append((bytes(raw.body), raw.version))
 
         async def ask() -> None:
-            asked = channel.send_raw(MetadataRequest(topics=[]), TIMEOUT_MS)
-            asked.when_done(take)
-            await asked
+            completion = channel.send_raw(MetadataRequest(topics=[]), TIMEOUT_MS)
+            completion.when_done(take)
+            await completion
 
         await several.machines[0].run(ask())
-        assert [one.node_id for one in decode(MetadataResponse, *copies[0]).brokers] == [2]
+        assert [broker.node_id for broker in decode(MetadataResponse, *copies[0]).brokers] == [2]
         assert set(bytes(seen[0])) == {0xDD}
         channel.stop()
 

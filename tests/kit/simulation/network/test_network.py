@@ -314,7 +314,7 @@ def test_what_a_dead_process_sent_is_read_before_its_reset_comes(opened: bool) -
     """With ``opened`` its answers go out at once: they are on connections that others have opened to it."""
     world = World()
     world.network.listen(HERE, 2, world.accept)
-    asked = world.loop.run(world.network.connect(HERE, 2, lambda _: world.client, THERE))
+    connection = world.loop.run(world.network.connect(HERE, 2, lambda _: world.client, THERE))
 
     def run_later(arrive: Callable[..., object], *what: object) -> None:  # the machine is busy
         world.loop.call_later(0.01, arrive, *what)
@@ -322,7 +322,7 @@ def test_what_a_dead_process_sent_is_read_before_its_reset_comes(opened: bool) -
     world.network.site(THERE).run = run_later
     world.network.hold_streams_of(HERE, 10.0, opened=opened)
     world.wire.send(b"request")
-    asked.peer.send(b"answer")
+    connection.peer.send(b"answer")
     world.wait(5)
     assert (world.server.received, world.client.received) == (b"", b"answer" if opened else b"")
     world.network.site(HERE).process_died("killed")

@@ -28,9 +28,9 @@ EVERY = frozenset(FaultClass)
 def test_seeds_differ_and_every_class_is_on_in_about_half_of_them() -> None:
     on: Counter[FaultClass] = Counter()
     for seed in range(400):
-        found = drawn(seed, EVERY)
-        assert found
-        on.update(found.keys())
+        pauses_s = drawn(seed, EVERY)
+        assert pauses_s
+        on.update(pauses_s.keys())
     assert set(on) == EVERY
     assert all(150 < count < 250 for count in on.values())
 
@@ -40,7 +40,9 @@ def test_leaving_a_class_out_changes_no_other() -> None:
     for seed in range(20):
         every = drawn(seed, EVERY)
         for left_out in every:
-            rest = {one: mean_s for one, mean_s in every.items() if one is not left_out}
+            rest = {
+                fault_class: mean_s for fault_class, mean_s in every.items() if fault_class is not left_out
+            }
             assert not rest or drawn(seed, EVERY - {left_out}) == rest
 
 
@@ -68,8 +70,8 @@ def test_all_classes_happen_in_a_few_seeds() -> None:
     missing = UNAIMED - {FaultClass.READ_ERROR}
     for seed in range(12):
         shape = Shape(seed=seed, clients=3, seconds=60.0, faults=tuple(sorted(missing)))
-        found = Swarm(shape, Brokers()).run().faults
-        missing = frozenset(one for one in missing if not found.get(one.value))
+        faults = Swarm(shape, Brokers()).run().faults
+        missing = frozenset(fault_class for fault_class in missing if not faults.get(fault_class.value))
         if not missing:
             return
     pytest.fail(f"no seed brought {sorted(missing)} about")

@@ -37,11 +37,11 @@ def test_a_log_that_is_cut_without_a_word_is_found(monkeypatch: pytest.MonkeyPat
 
 def test_a_recovery_that_cuts_too_much_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     def too_much(*args: Any, **options: Any) -> Generator[int, None, RecoveredSegment]:
-        found = yield from recover_segment(*args, **options)
-        if found.end.problem is None:
-            return found
-        end = msgspec.structs.replace(found.end, position=0, next_offset=args[2])
-        return msgspec.structs.replace(found, end=end)
+        segment_recovery = yield from recover_segment(*args, **options)
+        if segment_recovery.end.problem is None:
+            return segment_recovery
+        end = msgspec.structs.replace(segment_recovery.end, position=0, next_offset=args[2])
+        return msgspec.structs.replace(segment_recovery, end=end)
 
     monkeypatch.setattr(recovery, "recover_segment", too_much)
     with pytest.raises(SwarmFailure, match="the log is cut, where no bit has flipped"):

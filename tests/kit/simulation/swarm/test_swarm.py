@@ -79,8 +79,8 @@ def test_a_failure_is_reduced_to_a_smaller_one_of_its_kind() -> None:
         Swarm(Shape(seed=67, seconds=60.0), Fragile()).run()
 
     def run(shape: Shape) -> SwarmFailure | None:
-        found = run_shape(shape, Fragile)
-        return found if isinstance(found, SwarmFailure) else None
+        outcome = run_shape(shape, Fragile)
+        return outcome if isinstance(outcome, SwarmFailure) else None
 
     smallest, runs = shrunk(raised.value, run, runs_max=7)
     assert "a process was killed" in str(raised.value)
@@ -150,9 +150,9 @@ def test_a_failure_tells_what_escaped_and_how_to_see_it_again() -> None:
     )
     with pytest.raises(SwarmFailure) as raised:
         Swarm(shape, Bursting()).run()
-    told = raised.value.told()
-    assert "in burst_in_the_dark" in told
-    assert told.endswith(
+    text = raised.value.told()
+    assert "in burst_in_the_dark" in text
+    assert text.endswith(
         "again: blumfeld simulate --seeds 7 --nodes 2 --clients 3 --seconds 5 --settle 9 "
         "--storage storage_local --workload brokers --faults cut,kill"
     )

@@ -30,11 +30,11 @@ class Story:
         )
 
     def incarnation(self, name: str, asked_s: float) -> Incarnation:
-        found = Incarnation(
+        incarnation = Incarnation(
             name=name, number=len(self.history.incarnations), asked_s=asked_s, known_s=asked_s + 0.1
         )
-        self.history.incarnations.append(found)
-        return found
+        self.history.incarnations.append(incarnation)
+        return incarnation
 
     def transaction(
         self,
@@ -46,7 +46,7 @@ class Story:
         offsets: dict[TopicPartition, int] | None = None,
     ) -> Transaction:
         """One that appends a value to each of the partitions, half a second after the other, and ends behind them."""
-        one = Transaction(
+        transaction = Transaction(
             number=len(self.history.transactions),
             incarnation=by,
             generation=2,
@@ -56,22 +56,24 @@ class Story:
             group=group,
             offsets=offsets or {},
         )
-        self.history.transactions.append(one)
+        self.history.transactions.append(transaction)
         for nth, partition in enumerate(partitions):
             sent_s = began_s + nth / 2
-            one.appends.append(
+            transaction.appends.append(
                 Append(
                     partition=partition,
-                    value=f"{one.number}.{nth}".encode(),
+                    value=f"{transaction.number}.{nth}".encode(),
                     sent_s=sent_s,
                     acked_s=sent_s + 0.1,
                     offset=len(self.history.everything[partition]),
                 )
             )
-            self.history.everything[partition].append((one.appends[-1].offset, one.appends[-1].value))
+            self.history.everything[partition].append(
+                (transaction.appends[-1].offset, transaction.appends[-1].value)
+            )
             if outcome is Outcome.COMMITTED:
                 self.history.committed[partition].append(self.history.everything[partition][-1])
-        return one
+        return transaction
 
 
 def two_committed_and_one_aborted() -> Story:
@@ -91,14 +93,14 @@ def test_a_right_history_has_no_anomaly() -> None:
 def test_an_unknown_outcome_may_be_either_but_not_half() -> None:
     for shown in ([], [P, Q]):
         story = Story()
-        one = story.transaction(story.incarnation("a", 0.0), 1.0, Outcome.UNKNOWN, P, Q)
+        transaction = story.transaction(story.incarnation("a", 0.0), 1.0, Outcome.UNKNOWN, P, Q)
         for partition in shown:
             story.history.committed[partition] = list(story.history.everything[partition])
         check(story.history)
     story.history.committed[Q] = []
     with pytest.raises(AnomalyError, match="G1b: half of transaction 0"):
         check(story.history)
-    one.appends[1].sent_s = 0.5
+    transaction.appends[1].sent_s = 0.5
     story.history.excused_s[Q] = 0.6
     check(story.history)  # that partition may have lost it
 

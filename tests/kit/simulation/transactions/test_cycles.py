@@ -35,6 +35,6 @@ def test_a_cycle_is_found_where_there_is_one(ends: tuple[float | None, ...]) -> 
             edges: list[list[int]] = [[], [], []]
             edges[first[0]].append(first[1])
             edges[second[0]].append(second[1])
-            found = find_cycle(edges, spans)
-            assert (found is not None) is has_cycle(edges, spans)
-            assert found is None or found[0] == found[-1]
+            cycle = find_cycle(edges, spans)
+            assert (cycle is not None) is has_cycle(edges, spans)
+            assert cycle is None or cycle[0] == cycle[-1]

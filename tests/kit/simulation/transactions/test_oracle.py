@@ -32,10 +32,10 @@ def test_a_process_that_was_let_in_before_is_no_reason_to_refuse_its_successor()
 def image_of(leader: int) -> Any:
     topics = {}
     for name in (WORK.topic, TRANSACTIONS_TOPIC):
-        one = PartitionImage(
+        partition_image = PartitionImage(
             partition=0, replicas=(1, 2), isr=(1, 2), leader=leader, leader_epoch=0, partition_epoch=0
         )
-        topics[name] = TopicImage(name=name, topic_id=b"", partitions={0: one})
+        topics[name] = TopicImage(name=name, topic_id=b"", partitions={0: partition_image})
     return SimpleNamespace(topics=topics)
 
 

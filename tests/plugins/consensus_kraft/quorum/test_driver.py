@@ -118,9 +118,9 @@ def driven() -> Driven:
 
 
 def granted(answer: Completion[Message]) -> bool:
-    found = answer.result()
-    assert isinstance(found, vote.VoteResponse)
-    return found.topics[0].partitions[0].vote_granted
+    response = answer.result()
+    assert isinstance(response, vote.VoteResponse)
+    return response.topics[0].partitions[0].vote_granted
 
 
 def test_a_request_of_another_cluster_is_refused(driven: Driven) -> None:
@@ -216,7 +216,7 @@ def test_a_voter_that_can_not_write_its_vote_knows_the_leader(driven: Driven) ->
     driven.runtime.advance(PERSIST_RETRY_MS)
     while not driven.file.writes[-1][1].done:
         driven.file.writes[-1][1].complete(None)
-    assert [one for one in driven.owner.told if one[0] == "leader_is"][-1] == ("leader_is", (3, 2))
+    assert [event for event in driven.owner.told if event[0] == "leader_is"][-1] == ("leader_is", (3, 2))
 
 
 def test_a_leader_that_was_told_ahead_of_the_write_is_not_taken_back_by_what_waited(driven: Driven) -> None:
@@ -226,7 +226,7 @@ def test_a_leader_that_was_told_ahead_of_the_write_is_not_taken_back_by_what_wai
     driven.runtime.advance(PERSIST_RETRY_MS)
     while not driven.file.writes[-1][1].done:
         driven.file.writes[-1][1].complete(None)
-    assert [one for one in driven.owner.told if one[0] == "leader_is"] == [
+    assert [event for event in driven.owner.told if event[0] == "leader_is"] == [
         ("leader_is", (3, -1)),
         ("leader_is", (4, 2)),
     ]

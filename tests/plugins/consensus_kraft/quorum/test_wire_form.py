@@ -35,7 +35,7 @@ from blumfeld_consensus_kraft.raft.voters import ReplicaKey
 SETTINGS = FetchSettings("MkU3OEVBNTcwNTJENDM2Qg", 500, 8 << 20)
 OWN = [Endpoint("CONTROLLER", "localhost", 9093)]
 NODES = [(3, "localhost", 9095)]
-ONE, TWO, THREE = (ReplicaKey(one, bytes([one]) * 16) for one in (1, 2, 3))
+ONE, TWO, THREE = (ReplicaKey(node_id, bytes([node_id]) * 16) for node_id in (1, 2, 3))
 OWN_ID = 2
 
 REQUESTS: list[Request] = [
@@ -77,9 +77,9 @@ def test_a_request_without_a_voter_id_means_the_node_that_it_reaches() -> None:
     for request in REQUESTS[:3]:
         message: Any = to_wire(request, SETTINGS, OWN)
         message.voter_id = -1
-        found = from_wire(message, OWN_ID)
-        assert isinstance(found, VoteRequest | BeginEpoch)
-        assert found.voter == TWO
+        raft_request = from_wire(message, OWN_ID)
+        assert isinstance(raft_request, VoteRequest | BeginEpoch)
+        assert raft_request.voter == TWO
 
 
 def test_successors_without_directories_are_node_ids() -> None:

@@ -34,7 +34,9 @@ class ModelLog:
 
     @property
     def _start_epoch(self) -> int:
-        return next((one.epoch for one in self.snapshots if one.end_offset == self.start_offset), 0)
+        return next(
+            (snapshot.epoch for snapshot in self.snapshots if snapshot.end_offset == self.start_offset), 0
+        )
 
     @property
     def latest_snapshot(self) -> SnapshotId | None:
@@ -45,12 +47,12 @@ class ModelLog:
         return self.snapshots[0] if self.snapshots else None
 
     def end_of_epoch(self, epoch: int) -> EpochEnd:
-        found = EpochEnd(self._start_epoch, self.start_offset)
+        epoch_end = EpochEnd(self._start_epoch, self.start_offset)
         for offset, entry in enumerate(self.entries, start=self.start_offset):
             if entry.epoch > epoch:
                 break
-            found = EpochEnd(entry.epoch, offset + 1)
-        return found
+            epoch_end = EpochEnd(entry.epoch, offset + 1)
+        return epoch_end
 
     def at(self, offset: int) -> Entry:
         return self.entries[offset - self.start_offset]

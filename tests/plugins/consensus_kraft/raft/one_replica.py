@@ -31,7 +31,7 @@ E = TypeVar("E", bound=effects.Effect)
 
 def voters_of(*ids: int) -> VoterSet:
     """Static voters: node ids without directories."""
-    return VoterSet(Voter(ReplicaKey(one)) for one in ids)
+    return VoterSet(Voter(ReplicaKey(voter_id)) for voter_id in ids)
 
 
 VOTERS = voters_of(1, 2, 3)
@@ -180,7 +180,10 @@ class Replica:
         self, successors: Iterable[ReplicaKey | int], now_ms: float, *, epoch: int = -1, leader_id: int = 2
     ) -> list[effects.Effect]:
         """Let its leader resign."""
-        keys = tuple(one if isinstance(one, ReplicaKey) else ReplicaKey(one) for one in successors)
+        keys = tuple(
+            successor if isinstance(successor, ReplicaKey) else ReplicaKey(successor)
+            for successor in successors
+        )
         request = EndEpoch(self.raft.epoch if epoch == -1 else epoch, leader_id, keys)
         self.out = self.raft.end_epoch(request, now_ms)
         return self.out
@@ -194,17 +197,17 @@ class Replica:
 
 
 def sent(out: Iterable[effects.Effect]) -> list[tuple[int, Request]]:
-    return [(one.node_id, one.request) for one in out if isinstance(one, effects.Send)]
+    return [(effect.node_id, effect.request) for effect in out if isinstance(effect, effects.Send)]
 
 
 def replies(out: Iterable[effects.Effect]) -> list[object]:
-    return [one.answer for one in out if isinstance(one, effects.Reply | effects.ReadAndReply)]
+    return [effect.answer for effect in out if isinstance(effect, effects.Reply | effects.ReadAndReply)]
 
 
 def only(out: Iterable[effects.Effect], kind: type[E]) -> E:
-    (found,) = (one for one in out if isinstance(one, kind))
-    return found
+    (effect,) = (candidate for candidate in out if isinstance(candidate, kind))
+    return effect
 
 
 def kinds(out: Iterable[effects.Effect]) -> list[type]:
-    return [type(one) for one in out]
+    return [type(effect) for effect in out]

@@ -120,7 +120,7 @@ class Swarm:
     def _lose_disk(self, node: Node) -> None:
         """Only so many that a majority of the voters keeps its disks: the others are observers for ever."""
         world = self.world
-        lost = {one.id for one in world.nodes.values() if one.key not in world.voters} | {node.id}
+        lost = {other.id for other in world.nodes.values() if other.key not in world.voters} | {node.id}
         if len(world.nodes) - len(lost) >= world.voters.majority:
             node.lose_disk()
             if self._random.random() < 0.5:
@@ -163,8 +163,8 @@ class Swarm:
             world.leader.crash(power=False)
         world.disk_slow = self._random.choice([1.0, 5.0, 20.0])
         world.voters_to_kill = self._random.randint(0, 2)
-        for one in world.nodes.values():
-            one.do(lambda raft: raft.leader_refused(world.now_ms))
+        for other in world.nodes.values():
+            other.do(lambda raft: raft.leader_refused(world.now_ms))
 
     def _snapshot(self, node: Node) -> None:
         if node.raft is None or node.raft.high_watermark <= node.log.start_offset:

@@ -108,13 +108,13 @@ def test_a_voter_that_hears_of_an_election_takes_its_time() -> None:
     """Only a start is quick: a later election has a candidate already."""
     raft, ((first, request),) = started()
     assert isinstance(request, FetchRequest)
-    ((asked, request),) = sent(raft.answered(first, request, no_leader(5), 1.0))
+    ((node_id, request),) = sent(raft.answered(first, request, no_leader(5), 1.0))
     assert raft.epoch == 5
     for now_ms in (30.0, 60.0, 90.0):
         assert isinstance(request, FetchRequest)
-        raft.answered(asked, request, no_leader(5), now_ms)
+        raft.answered(node_id, request, no_leader(5), now_ms)
         assert deadline_ms(raft) >= TIMEOUT_MS
-        asked, request = next_fetch(raft, now_ms + 25.0)
+        node_id, request = next_fetch(raft, now_ms + 25.0)
 
 
 def test_a_node_that_may_not_vote_never_stands() -> None:

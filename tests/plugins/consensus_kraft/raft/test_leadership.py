@@ -27,7 +27,7 @@ def leader_of(*others: int, epoch_start: int = 3) -> Leadership:
 
 
 def committed(out: list[effects.Effect]) -> list[int]:
-    return [one.high_watermark for one in out if isinstance(one, effects.Commit)]
+    return [effect.high_watermark for effect in out if isinstance(effect, effects.Commit)]
 
 
 # The high watermark
@@ -93,7 +93,7 @@ def test_records_of_an_older_epoch_are_committed_with_one_of_the_leaders_own(rep
 
 def test_a_disk_that_is_no_voters_commits_nothing() -> None:
     """A voter that lost its disk comes back as another replica (KIP-853)."""
-    voters = VoterSet(Voter(ReplicaKey(one, bytes([one] * 16))) for one in (1, 2, 3))
+    voters = VoterSet(Voter(ReplicaKey(node_id, bytes([node_id] * 16))) for node_id in (1, 2, 3))
     me = ReplicaKey(1, bytes([1] * 16))
     leader = Leadership(me, voters, SETTINGS, 3, NOW_MS)
     leader.fetched(ReplicaKey(2, b"new disk of two."), 9, 9, NOW_MS)
@@ -199,7 +199,7 @@ def test_a_voter_takes_no_observers_place(monkeypatch: pytest.MonkeyPatch) -> No
     leader = leader_of(2, 3)
     leader.fetched(ReplicaKey(7), 9, 9, NOW_MS)
     leader.fetched(ReplicaKey(2), 9, 9, NOW_MS)
-    assert [one.key.id for one in leader.observers(NOW_MS)] == [7]
+    assert [progress.key.id for progress in leader.observers(NOW_MS)] == [7]
 
 
 def test_a_voter_that_fell_silent_is_told_again() -> None:

@@ -30,7 +30,10 @@ def test_a_silent_observer_is_forgotten_although_nobody_describes_the_quorum() -
     leader.fetched(observer(2), 0, 1, OBSERVER_FORGOTTEN_MS / 2)
     leader.fetched(observer(3), 0, 1, OBSERVER_FORGOTTEN_MS + 1.0)
     assert known(leader) == 2
-    assert [one.key for one in leader.observers(OBSERVER_FORGOTTEN_MS + 1.0)] == [observer(2), observer(3)]
+    assert [progress.key for progress in leader.observers(OBSERVER_FORGOTTEN_MS + 1.0)] == [
+        observer(2),
+        observer(3),
+    ]
 
 
 def test_there_is_a_limit_and_the_longest_silent_goes(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -42,7 +45,7 @@ def test_there_is_a_limit_and_the_longest_silent_goes(monkeypatch: pytest.Monkey
         leader.fetched(observer(number), 0, 1, float(number))
     leader.fetched(observer(0), 0, 1, 5.0)
     leader.fetched(observer(9), 0, 1, 6.0)
-    assert {one.key for one in leader.observers(6.0)} == {observer(0), observer(2), observer(9)}
+    assert {progress.key for progress in leader.observers(6.0)} == {observer(0), observer(2), observer(9)}
     assert leader.progress(ReplicaKey(2)).last_fetch_ms == 0.0
 
 

@@ -11,9 +11,9 @@ SETTINGS = Settings(election_timeout_ms=1_000, election_backoff_max_ms=300, refu
 
 
 def pauses(*, draw: float, losses: int = 0) -> Pauses:
-    found = Pauses(SETTINGS, lambda below: below * draw)
-    found.losses = losses
-    return found
+    replica_pauses = Pauses(SETTINGS, lambda below: below * draw)
+    replica_pauses.losses = losses
+    return replica_pauses
 
 
 def test_an_election_timeout_is_once_to_twice_the_configured_one() -> None:

@@ -101,7 +101,7 @@ def test_voters_that_cannot_be_reached_are_asked_until_they_can() -> None:
     for node_id, request in sent(replica.out):
         replica.raft.send_failed(node_id, request, NOW_MS)
     assert isinstance(replica.raft.role, Prospective)
-    assert [one for one, _ in sent(replica.raft.tick(NOW_MS + SETTINGS.retry_backoff_ms))] == [2, 3]
+    assert [receiver for receiver, _ in sent(replica.raft.tick(NOW_MS + SETTINGS.retry_backoff_ms))] == [2, 3]
 
 
 # Elections
@@ -192,8 +192,8 @@ def test_a_replica_that_hears_its_leader_asks_the_voter_that_claims_a_later_epoc
 def test_claims_in_a_row_bring_one_question() -> None:
     """Their sender may send as many as it likes."""
     replica = hearing(leads=True)
-    asked = [len(sent(replica.following(2, epoch=4 + n, now_ms=NOW_MS + n).out)) for n in range(3)]
-    assert asked == [1, 0, 0]
+    question_counts = [len(sent(replica.following(2, epoch=4 + n, now_ms=NOW_MS + n).out)) for n in range(3)]
+    assert question_counts == [1, 0, 0]
     again_ms = NOW_MS + SETTINGS.retry_backoff_ms
     assert len(sent(replica.following(2, epoch=4, now_ms=again_ms).out)) == 1
 
@@ -215,7 +215,7 @@ def test_the_end_of_a_later_epoch_moves_no_replica_that_hears_its_leader(leads: 
 def test_the_real_leader_of_an_epoch_is_believed_against_a_claim_that_came_first() -> None:
     """A request named node 2. The pre-vote that follows its silence finds node 3, which says that it leads."""
     replica = Replica("112").following(2, epoch=3).prospective()
-    (node_id, request) = next(one for one in sent(replica.out) if one[0] == 3)
+    (node_id, request) = next(pair for pair in sent(replica.out) if pair[0] == 3)
     replica.raft.answered(node_id, request, VoteAnswer(ErrorCode.NONE, 3, 3), NOW_MS)
     assert isinstance(replica.raft.role, Follower)
     assert replica.raft.leader_id == 3
@@ -223,7 +223,7 @@ def test_the_real_leader_of_an_epoch_is_believed_against_a_claim_that_came_first
 
 def test_a_voter_that_names_another_leader_is_not_believed_against_a_claim() -> None:
     replica = Replica("112").following(2, epoch=3).prospective()
-    (node_id, request) = next(one for one in sent(replica.out) if one[0] == 3)
+    (node_id, request) = next(pair for pair in sent(replica.out) if pair[0] == 3)
     replica.raft.answered(node_id, request, VoteAnswer(ErrorCode.NONE, 3, 1), NOW_MS)
     assert isinstance(replica.raft.role, Prospective)
 
@@ -329,15 +329,15 @@ def observer(**more: object) -> Replica:
 
 def test_an_observer_asks_one_voter_after_the_other_for_the_leader() -> None:
     replica = observer()
-    asked = []
+    node_ids = []
     for now_ms in (0.0, 1_000.0, 2_000.0):
         ((node_id, request),) = sent(replica.out)
         assert isinstance(request, FetchRequest)
-        asked.append(node_id)
+        node_ids.append(node_id)
         answer = FetchAnswer(ErrorCode.NOT_LEADER_OR_FOLLOWER, 2, -1)
         replica.raft.answered(node_id, request, answer, now_ms)
         replica.out = replica.raft.tick(now_ms + SETTINGS.retry_backoff_ms)
-    assert sorted(asked) == [1, 2, 3]
+    assert sorted(node_ids) == [1, 2, 3]
 
 
 def test_an_observer_never_stands() -> None:

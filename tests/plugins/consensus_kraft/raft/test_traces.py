@@ -91,7 +91,7 @@ class ShownNode(Node):
             case effects.StopLeading(epoch):
                 return f"leads epoch {epoch} no more"
             case effects.Append(records):
-                epochs = " ".join(str(one.epoch) for one in records)
+                epochs = " ".join(str(record.epoch) for record in records)
                 return f"appends at {self.log.end_offset}: {epochs}"
             case effects.Truncate(end_offset):
                 return f"cuts its log to {end_offset}"
@@ -254,8 +254,8 @@ class RaftTrace:
             node.do(lambda raft: raft.leader_refused(self.stage.now_ms))
 
     def do_cut(self, words: list[str]) -> None:
-        one, other = map(int, words)
-        self.stage.cut |= {(one, other), (other, one)}
+        first_id, other = map(int, words)
+        self.stage.cut |= {(first_id, other), (other, first_id)}
 
     def do_heal(self, _: list[str]) -> None:
         self.stage.cut.clear()
@@ -268,7 +268,8 @@ class RaftTrace:
         for node in self.stage.nodes.values():
             start = f"snapshot {node.log.start_offset} | " if node.log.start_offset else ""
             records = " ".join(
-                f"{one.epoch}L" if one.value == LEADER_CHANGE else f"{one.epoch}" for one in node.log.entries
+                f"{entry.epoch}L" if entry.value == LEADER_CHANGE else f"{entry.epoch}"
+                for entry in node.log.entries
             )
             committed = "down" if node.raft is None else f"committed {node.raft.high_watermark}"
             self.stage.lines.append(

@@ -63,8 +63,8 @@ def test_a_vote_for_one_disk_is_none_for_another_disk_of_the_same_node(replica: 
 
 def test_a_vote_is_on_the_device_before_it_is_told(replica: Replica) -> None:
     replica.vote(3, (2, 3), candidate=2)
-    told = replica.out.index(only(replica.out, effects.Reply))
-    assert effects.Persist(3, -1, ReplicaKey(2)) in replica.out[:told]
+    reply_index = replica.out.index(only(replica.out, effects.Reply))
+    assert effects.Persist(3, -1, ReplicaKey(2)) in replica.out[:reply_index]
 
 
 # The file and the log
@@ -98,15 +98,15 @@ def test_a_vote_for_itself_outlives_each_start(stored: Stored) -> None:
     """A start tells nothing new, so it must not take the vote out of the file."""
     for _ in range(3):
         replica = Replica("112", stored=stored)
-        written = [one for one in replica.out if isinstance(one, effects.Persist)]
+        written = [effect for effect in replica.out if isinstance(effect, effects.Persist)]
         assert not replica.vote(3, (2, 9), candidate=2).granted
         stored = Stored(*written[-1]) if written else stored
 
 
 def test_a_leader_that_resigned_and_starts_again_votes_for_no_other_one_in_its_epoch() -> None:
     replica = Replica("112").leading()
-    (last,) = (one for one in replica.out if isinstance(one, effects.Persist))
-    later = [one for one in replica.raft.resign(5_000.0) if isinstance(one, effects.Persist)]
+    (last,) = (effect for effect in replica.out if isinstance(effect, effects.Persist))
+    later = [effect for effect in replica.raft.resign(5_000.0) if isinstance(effect, effects.Persist)]
     assert later == [], "the file still names it as the leader of its epoch, as Kafka's does"
     assert not Replica("112", stored=Stored(*last)).vote(3, (2, 9)).granted
 

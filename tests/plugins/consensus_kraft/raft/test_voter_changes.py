@@ -41,7 +41,7 @@ def voter(
 
 
 def voters(*ids: int) -> VoterSet:
-    return VoterSet(voter(one) for one in ids)
+    return VoterSet(voter(node_id) for node_id in ids)
 
 
 LATEST = VoterChange(7, voters(1, 2, 3), 1)
@@ -63,8 +63,8 @@ LATEST = VoterChange(7, voters(1, 2, 3), 1)
 def test_a_change_waits_for_the_one_before(
     latest: VoterChange, high_watermark: int, error: ErrorCode | None
 ) -> None:
-    found = refused(latest, high_watermark)
-    assert (None if found is None else found.error) == error
+    refusal = refused(latest, high_watermark)
+    assert (None if refusal is None else refusal.error) == error
 
 
 def test_a_new_voter_joins_the_others() -> None:
@@ -85,30 +85,30 @@ def test_a_new_voter_joins_the_others() -> None:
     ids=["voter", "its other disk", "no id", "no disk", "other listener", "too old", "too new"],
 )
 def test_what_cannot_be_a_voter_is_refused(new: Voter, error: ErrorCode) -> None:
-    found = with_added(LATEST, new, LISTENER)
-    assert isinstance(found, Refusal)
-    assert found.error == error
+    refusal = with_added(LATEST, new, LISTENER)
+    assert isinstance(refusal, Refusal)
+    assert refusal.error == error
 
 
 def test_a_voter_is_removed_by_its_disk() -> None:
     assert with_removed(LATEST, key(3)) == voters(1, 2)
     for stranger in (key(3, b"B"), ReplicaKey(3), key(9)):
-        found = with_removed(LATEST, stranger)
-        assert isinstance(found, Refusal)
-        assert found.error == ErrorCode.VOTER_NOT_FOUND
+        refusal = with_removed(LATEST, stranger)
+        assert isinstance(refusal, Refusal)
+        assert refusal.error == ErrorCode.VOTER_NOT_FOUND
 
 
 def test_the_only_voter_is_not_removed() -> None:
-    found = with_removed(VoterChange(7, voters(1), 1), key(1))
-    assert isinstance(found, Refusal)
-    assert found.error == ErrorCode.INVALID_REQUEST
+    refusal = with_removed(VoterChange(7, voters(1), 1), key(1))
+    assert isinstance(refusal, Refusal)
+    assert refusal.error == ErrorCode.INVALID_REQUEST
 
 
 def test_a_voter_tells_its_endpoints_and_a_stranger_does_not() -> None:
     moved = Voter(key(2), (Endpoint(LISTENER, "elsewhere", 1),), 0, 1)
-    found = with_updated(LATEST, moved, LISTENER)
-    assert isinstance(found, VoterSet)
-    assert found.voters[2] == moved
+    voter_set = with_updated(LATEST, moved, LISTENER)
+    assert isinstance(voter_set, VoterSet)
+    assert voter_set.voters[2] == moved
     for other in (voter(2, b"B"), voter(9), voter(2, listener="OTHER"), voter(2, high=0)):
         assert isinstance(with_updated(LATEST, other, LISTENER), Refusal)
 
@@ -171,7 +171,7 @@ def test_a_leader_that_is_removed_leads_until_the_others_have_committed_it() -> 
     kinds = [type(effect) for effect in replica.out]
     assert kinds.index(effects.Commit) < kinds.index(effects.StopLeading), "what waits is answered first"
     ends = [request for _, request in sent(replica.out) if isinstance(request, EndEpoch)]
-    assert {one.id for one in ends[0].successors} == {2, 3}
+    assert {successor.id for successor in ends[0].successors} == {2, 3}
 
 
 def test_a_leader_that_was_removed_looks_for_the_next_one_soon() -> None:

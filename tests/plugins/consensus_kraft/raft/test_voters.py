@@ -50,24 +50,24 @@ def test_a_set_changes_by_one_voter() -> None:
 
 
 def history() -> VoterHistory:
-    found = VoterHistory(VOTERS)
-    found.add(10, voters_of(1, 2, 3, 4), 1)
-    found.add(20, voters_of(1, 2, 3), 1)
-    return found
+    voter_history = VoterHistory(VOTERS)
+    voter_history.add(10, voters_of(1, 2, 3, 4), 1)
+    voter_history.add(20, voters_of(1, 2, 3), 1)
+    return voter_history
 
 
 @pytest.mark.parametrize(("offset", "in_log"), [(-1, False), (0, True)])
 def test_the_set_of_the_formatting_is_not_in_the_log(offset: int, in_log: bool) -> None:
-    found = VoterHistory(VOTERS)
-    found.add(offset, VOTERS, 1)
-    assert found.is_in_log == in_log
+    voter_history = VoterHistory(VOTERS)
+    voter_history.add(offset, VOTERS, 1)
+    assert voter_history.is_in_log == in_log
 
 
 @pytest.mark.parametrize(("end_offset", "left"), [(21, 20), (20, 10), (11, 10), (10, -1), (0, -1)])
 def test_a_cut_takes_the_sets_behind_it_along(end_offset: int, left: int) -> None:
-    found = history()
-    found.truncate(end_offset)
-    assert found.latest.offset == left
+    voter_history = history()
+    voter_history.truncate(end_offset)
+    assert voter_history.latest.offset == left
 
 
 @pytest.mark.parametrize(("end_offset", "offset"), [(21, 20), (20, 10), (11, 10), (10, -1)])

@@ -41,7 +41,7 @@ class VoterNode(Node):
             world.settings,
             self.stored,
             lambda below: world.draw(self) * below,
-            bootstrap=[FIRST_BOOTSTRAP_ID + 1 - one for one in world.nodes if one != self.id],
+            bootstrap=[FIRST_BOOTSTRAP_ID + 1 - voter_id for voter_id in world.nodes if voter_id != self.id],
         )
 
     def install(self, snapshot: SnapshotId) -> None:
@@ -82,26 +82,28 @@ class VoterWorld(World):
 
     def __init__(self, seed: int, nodes: int, voters: int) -> None:
         super().__init__(seed, nodes, Settings(), directories=True)
-        self.first = VoterSet(voter_of(self.nodes[one].key) for one in range(1, voters + 1))
+        self.first = VoterSet(voter_of(self.nodes[node_id].key) for node_id in range(1, voters + 1))
 
     def in_snapshot(self, end_offset: int) -> VoterChange:
         """The set that a snapshot of committed records has."""
-        found = VoterChange(-1, self.first, 1)
+        change = VoterChange(-1, self.first, 1)
         for offset, entry in enumerate(self.committed[:end_offset]):
             if isinstance(entry.value, VoterSet):
-                found = VoterChange(offset, entry.value, 1)
-        return found
+                change = VoterChange(offset, entry.value, 1)
+        return change
 
     def sets(self) -> list[VoterSet]:
         """Each set that some log ends with, also of a machine that is down, and the committed one."""
-        found = [self.in_snapshot(len(self.committed)).voters]
+        voter_sets = [self.in_snapshot(len(self.committed)).voters]
         for node in self.nodes.values():
-            found += [one.value for one in node.log.entries if isinstance(one.value, VoterSet)][-1:]
-        return found
+            voter_sets += [entry.value for entry in node.log.entries if isinstance(entry.value, VoterSet)][
+                -1:
+            ]
+        return voter_sets
 
     def can_work(self, voters: VoterSet, without: int = 0) -> bool:
         """Whether a majority of a set still has the disks that it was made with."""
-        there = [one for one in self.nodes.values() if one.key in voters and one.id != without]
+        there = [node for node in self.nodes.values() if node.key in voters and node.id != without]
         return len(there) >= voters.majority
 
 
@@ -115,7 +117,7 @@ class VoterSwarm(Swarm):
         self.world = VoterWorld(seed, nodes=4 + seed % 2, voters=1 + seed % 3)
         self._random = self.world.random
         self.changed = self.lost = 0
-        self._faults = [one for one in self._faults if one.__name__ != "_lose_disk"]
+        self._faults = [fault for fault in self._faults if fault.__name__ != "_lose_disk"]
         self._faults += [self._add, self._add, self._remove, self._lose_disk]
 
     def _leader(self) -> VoterNode | None:
@@ -153,7 +155,7 @@ class VoterSwarm(Swarm):
 
     def _lose_disk(self, node: Node) -> None:
         assert isinstance(node, VoterNode)
-        if all(self.world.can_work(one, without=node.id) for one in self.world.sets()):
+        if all(self.world.can_work(voter_set, without=node.id) for voter_set in self.world.sets()):
             self.lost += 1
             node.lose_disk()
             node.start()

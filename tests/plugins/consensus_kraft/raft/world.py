@@ -239,9 +239,9 @@ class Node:
             self._serve(request, reply, last=True)
 
     def _wake(self) -> None:
-        for one in list(self.parked):
-            if one in self.parked and self._serve(*one):
-                self.parked.remove(one)
+        for parked_fetch in list(self.parked):
+            if parked_fetch in self.parked and self._serve(*parked_fetch):
+                self.parked.remove(parked_fetch)
 
     def _plan(self) -> None:
         if self.raft is None:
@@ -274,9 +274,9 @@ class World:
         self.settings = settings or Settings()
         self.now_ms = 0.0
         ids = range(1, nodes + 1)
-        disks = {one: bytes([one, *bytes(15)]) if directories else NO_DIRECTORY for one in ids}
-        self.voters = VoterSet(Voter(ReplicaKey(one, disk)) for one, disk in disks.items())
-        self.nodes = {one: self.node_class(self, one) for one in ids}
+        disks = {node_id: bytes([node_id, *bytes(15)]) if directories else NO_DIRECTORY for node_id in ids}
+        self.voters = VoterSet(Voter(ReplicaKey(node_id, disk)) for node_id, disk in disks.items())
+        self.nodes = {node_id: self.node_class(self, node_id) for node_id in ids}
         self.cut: set[tuple[int, int]] = set()
         self.loss = 0.0
         self.disk_slow = 1.0
@@ -424,10 +424,10 @@ class World:
         leader = self.nodes[effect.leader_id]
 
         def done() -> None:
-            found = leader.raft is not None and effect.snapshot in leader.log.snapshots
+            has_snapshot = leader.raft is not None and effect.snapshot in leader.log.snapshots
             reachable = not self._lost(node.id, leader.id) and not self._lost(leader.id, node.id)
             current = node.raft is not None and node.raft.epoch == effect.epoch
-            if found and reachable and current:
+            if has_snapshot and reachable and current:
                 node.install(effect.snapshot)
                 node.do(lambda raft: raft.log_changed(self.now_ms))
             else:

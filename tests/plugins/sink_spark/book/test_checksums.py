@@ -53,9 +53,9 @@ def krakens(path: Path) -> Checksum:
     """Kraken sums the digits of the ten best levels of each side, with as many decimals as the pair's prices have."""
     decimals: dict[str, int] = {}
     for message in messages(path):
-        found = re.search(rb'"[ab]s?":\[\["\d+\.(\d+)".*"([^"]+)"\]$', message.value)
-        if found:
-            decimals[found[2].decode()] = len(found[1])
+        match = re.search(rb'"[ab]s?":\[\["\d+\.(\d+)".*"([^"]+)"\]$', message.value)
+        if match:
+            decimals[match[2].decode()] = len(match[1])
 
     def checksum(symbol: str, tops: Tops) -> int:
         cut = 10 ** (SCALE - decimals[symbol])
@@ -123,9 +123,9 @@ def less_deep(path: Path, depth: int, whole: Books) -> Iterator[tuple[CapturedMe
             sent: list[dict[str, Any]] = [{f"{side}s": list(after[side].values()) for side in "ab"}]
         else:
             sent = [
-                {side: found}
+                {side: side_levels}
                 for side in "ab"
-                if (found := differences(before[side], after[side], book[side]))
+                if (side_levels := differences(before[side], after[side], book[side]))
             ]
             if not sent:
                 continue

@@ -62,15 +62,15 @@ def test_a_book_is_cut_after_each_message(messages: list[list[Level]], cuts: lis
             slow[side] |= {price: size} if size else {}
         best_of(slow, 3)
         wanted.append((max(slow[1], default=None), min(slow[-1], default=None)))
-    sync, ladder, tops, found = Sync(), Ladder(), Tops(), []
+    sync, ladder, tops, pairs = Sync(), Ladder(), Tops(), []
     edges = sorted({0, len(feed), *(cut for cut in cuts if cut < len(feed))})
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(depth, "DEPTHS", {"kraken": (3,)})
         for start, end in itertools.pairwise(edges):
             changes = list(sync.feed(rows_of(feed[start:end], start)))
             ladder.take(changes)
-            found += [(one.bid and one.bid * 8, one.ask and one.ask * 8) for one in tops.take(changes)]
-    assert found == wanted
+            pairs += [(best.bid and best.bid * 8, best.ask and best.ask * 8) for best in tops.take(changes)]
+    assert pairs == wanted
     for side in (1, -1):
         book = {int(row["price"] * 8): int(row["size"]) for row in ladder.side(side).to_pylist()}
         assert book == slow[side]
@@ -80,13 +80,13 @@ def test_other_venues_send_the_whole_book() -> None:
     rows = rows_of([[(-1, price, 1) for price in range(1, 11)], [(-1, 11, 1)]])
     at = rows.schema.get_field_index("venue")
     whole = rows.set_column(at, rows.schema.field(at), pa.array(["coinbase"] * rows.num_rows))
-    assert [sum(change.rows.num_rows for change in Sync().feed(one)) for one in (whole, rows)] == [11, 12]
+    assert [sum(change.rows.num_rows for change in Sync().feed(batch)) for batch in (whole, rows)] == [11, 12]
 
 
 def test_a_removal_is_a_row_of_its_message() -> None:
     """Exports, snapshots and plots read the changes and need no rule of the venue."""
     feed = [[(-1, price, 1) for price in range(1, 11)], [(-1, 2, 3), (-1, 0, 1)], [(-1, 1, 2)]]
     *_, change = Sync().feed(rows_of(feed))
-    found = [(row["k_offset"], int(row["price"] * 8), int(row["size"])) for row in change.rows.to_pylist()]
-    assert found == [(1, 2, 3), (1, 0, 1), (1, 10, 0), (2, 1, 2)]
+    rows = [(row["k_offset"], int(row["price"] * 8), int(row["size"])) for row in change.rows.to_pylist()]
+    assert rows == [(1, 2, 3), (1, 0, 1), (1, 10, 0), (2, 1, 2)]
     assert change.rows.schema == tables()[BOOK_DELTAS].schema

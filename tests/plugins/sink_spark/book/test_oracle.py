@@ -25,13 +25,13 @@ def captures(names: list[str]) -> list[Path]:
 
 def tops(applied: list[Applied]) -> tuple[Sync, list[Best]]:
     sync, top = Sync(), Tops()
-    found = [
+    bests = [
         best
-        for one in applied
-        if "book_deltas" in one.tables
-        for best in top.take(sync.feed(one.tables["book_deltas"]))
+        for part in applied
+        if "book_deltas" in part.tables
+        for best in top.take(sync.feed(part.tables["book_deltas"]))
     ]
-    return sync, found
+    return sync, bests
 
 
 @pytest.mark.parametrize(
@@ -42,9 +42,9 @@ def test_best_bid_and_ask_are_the_exchanges(decoder: str, names: list[str], equa
     The book kept in columns ends at the same top as the one kept message by message.
     """
     applied = decoded(captures(names), decoder)
-    sync, found = tops(applied)
+    sync, bests = tops(applied)
     quotes = {row["update_id"]: row for row in all_of("bbo", applied).to_pylist()}
-    both = [(best, quotes[best.last_id]) for best in found if best.last_id in quotes]
+    both = [(best, quotes[best.last_id]) for best in bests if best.last_id in quotes]
     wrong = [
         (best, quote)
         for best, quote in both
@@ -56,8 +56,8 @@ def test_best_bid_and_ask_are_the_exchanges(decoder: str, names: list[str], equa
     ladder.take(Sync().feed(all_of("book_deltas", applied)))
     bid, ask = ladder.side(1, 1).to_pylist()[0], ladder.side(-1, 1).to_pylist()[0]
     assert (bid["price"], bid["size"], ask["price"], ask["size"]) == (
-        found[-1].bid,
-        found[-1].bid_size,
-        found[-1].ask,
-        found[-1].ask_size,
+        bests[-1].bid,
+        bests[-1].bid_size,
+        bests[-1].ask,
+        bests[-1].ask_size,
     )

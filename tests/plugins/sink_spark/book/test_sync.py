@@ -170,8 +170,8 @@ NO_IDS = [change(None, None, p1="1"), snapshot(None, p5="5"), change(None, None,
 def test_a_feed_without_a_hole_leads_to_its_book(
     feed: list[Sent], levels: Levels, dropped: int | None
 ) -> None:
-    found, sync = everywhere(feed)
-    assert (found, sync.breaks) == (levels, 0)
+    book_levels, sync = everywhere(feed)
+    assert (book_levels, sync.breaks) == (levels, 0)
     assert dropped in (None, sync.dropped)
 
 
@@ -206,7 +206,7 @@ def test_a_hole_breaks_the_book(feed: list[Sent]) -> None:
     first = len(feed) - 2
     assert (levels, sync.breaks, sync.broken_at) == ({"5": "1", "6": "3"}, 2, first)
     changes = list(Sync().feed(rows_of(feed)))
-    assert [one.broken for one in changes][-1] is True
+    assert [entry.broken for entry in changes][-1] is True
     assert changes[0].broken is False
     levels, sync = everywhere([*feed, snapshot(20, p7="7"), change(21, 21, 20, p8="8")])
     assert (levels, sync.breaks, sync.broken_at) == ({"7": "7", "8": "8"}, 0, None)
@@ -271,8 +271,8 @@ def test_both_books_are_that_of_a_slow_reader(
     ]
     slow: dict[int, dict[Decimal, Decimal]] = {1: {}, -1: {}}
     wanted = []
-    for one in sent:
-        for side, levels in ((1, one.bids), (-1, one.asks)):
+    for message in sent:
+        for side, levels in ((1, message.bids), (-1, message.asks)):
             for price, size in levels.items():
                 slow[side].pop(Decimal(price), None)
                 if Decimal(size):
@@ -280,13 +280,13 @@ def test_both_books_are_that_of_a_slow_reader(
         bid, ask = max(slow[1], default=None), min(slow[-1], default=None)
         wanted.append((bid, bid and slow[1][bid], ask, ask and slow[-1][ask]))
     sync, ladder, tops = Sync(), Ladder(), Tops()
-    found: list[Any] = []
+    quotes: list[Any] = []
     edges = [0, *sorted(min(cut, len(sent)) for cut in cuts), len(sent)]
     for start, end in itertools.pairwise(edges):
         changes = list(sync.feed(rows_of(sent[start:end], start))) if start < end else []
         ladder.take(changes)
-        found += [(one.bid, one.bid_size, one.ask, one.ask_size) for one in tops.take(changes)]
-    assert found == wanted
+        quotes += [(best.bid, best.bid_size, best.ask, best.ask_size) for best in tops.take(changes)]
+    assert quotes == wanted
     for side in (1, -1):
         rows = {row["price"]: row["size"] for row in ladder.side(side).to_pylist()}
         assert rows == slow[side]
@@ -297,9 +297,9 @@ def test_prices_come_and_go_without_end() -> None:
     for at in range(2, 3000):
         feed += [Sent(at, at, at - 1, {f"{at}": "1", "5000": "2"}), Sent(at, at, at - 1, {f"{at}": "0"})]
     tops = Tops()
-    feed = [attrs.evolve(one, first=at, last=at, prev=at - 1) for at, one in enumerate(feed, 1)]
+    feed = [attrs.evolve(message, first=at, last=at, prev=at - 1) for at, message in enumerate(feed, 1)]
     best = list(tops.take(Sync().feed(rows_of(feed))))
-    assert {one.bid for one in best} == {Decimal(5000)}
+    assert {quote.bid for quote in best} == {Decimal(5000)}
     assert (len(tops.bids.sizes), len(tops.bids.heap) < 1100) == (1, True)
 
 

@@ -61,8 +61,8 @@ def test_what_is_wrong_is_said_with_a_status(
     (tmp_path / "full" / "file").touch()
     monkeypatch.chdir(tmp_path)
     before = sorted(small_archive.rglob("*"))
-    found, text = refused(verb, small_archive, *words)
-    assert (found, error in text) == (status, True), text
+    exit_code, text = refused(verb, small_archive, *words)
+    assert (exit_code, error in text) == (status, True), text
     assert sorted(small_archive.rglob("*")) == before
 
 

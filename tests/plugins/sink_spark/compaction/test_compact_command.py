@@ -44,11 +44,11 @@ def test_it_merges_and_says_what(store: LocalStore) -> None:
 
 
 def test_a_script_gets_a_line_for_each_group(store: LocalStore) -> None:
-    found = rows_said("compact", store.root, "--table", "raw")
-    assert [(one["table"], one["rows"], one["files_before"], one["files"]) for one in found] == [
+    rows = rows_said("compact", store.root, "--table", "raw")
+    assert [(row["table"], row["rows"], row["files_before"], row["files"]) for row in rows] == [
         ("raw", 600, 6, 1)
     ]
-    assert found[0]["bytes"] == sum(
+    assert rows[0]["bytes"] == sum(
         entry.stat().st_size for entry in Path(store.root, "raw").rglob("*.parquet")
     )
 

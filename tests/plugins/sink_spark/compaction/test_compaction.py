@@ -48,9 +48,9 @@ def compaction(store: ArchiveStore, **options: Any) -> Compaction:
 
 
 def compact(store: ArchiveStore, before: str = "2024-08-10", **options: Any) -> list[Done]:
-    found = compaction(store, **options)
-    found.recover()
-    return list(found.run(found.groups(before=before)))
+    compactor = compaction(store, **options)
+    compactor.recover()
+    return list(compactor.run(compactor.groups(before=before)))
 
 
 def by_glob(root: Path, table: str) -> list[dict[str, Any]]:
@@ -106,7 +106,7 @@ def test_small_files_become_one_sorted_file(store: LocalStore, way: str) -> None
     before = {table: by_glob(root, table) for table in ("trades", "raw")}
     assert len(before["trades"]) == len(before["raw"]) == ROWS
     done = compact(store)
-    assert [(one.group.table, one.group.symbol, one.files) for one in done] == [
+    assert [(outcome.group.table, outcome.group.symbol, outcome.files) for outcome in done] == [
         ("raw", "", 1),
         ("trades", "BTCUSDT", 1),
         ("trades", "ETH/USDT", 1),
@@ -135,7 +135,7 @@ def test_late_rows_join_what_was_compacted(store: LocalStore, way: str) -> None:
     add_batch(store, "ticks", 3)
     rows = by_glob(Path(store.root), "trades")
     done = compact(store)
-    assert {one.group.generation for one in done} == {2}
+    assert {outcome.group.generation for outcome in done} == {2}
     assert by_glob(Path(store.root), "trades") == rows
     assert len(data_files(Path(store.root))) == 3
 
@@ -161,7 +161,7 @@ def test_topics_stay_apart(store: LocalStore, way: str) -> None:
     archive(store, topics=("ticks", "more"))
     rows = by_glob(Path(store.root), "trades")
     done = compact(store)
-    assert [one.group.topic for one in done] == ["more", "ticks"] + 2 * ["more", "ticks"]
+    assert [outcome.group.topic for outcome in done] == ["more", "ticks"] + 2 * ["more", "ticks"]
     assert by_glob(Path(store.root), "trades") == rows
     assert live_paths(store) == data_files(Path(store.root))
 
@@ -180,7 +180,7 @@ def test_a_large_group_becomes_several_files(store: LocalStore, way: str) -> Non
     rows = by_glob(Path(store.root), "raw")
     size = sum(entry.stat().st_size for entry in Path(store.root, "raw").rglob("*.parquet"))
     done = compact(store, target_bytes=size // 2)
-    assert [one.files for one in done if one.group.table == "raw"] == [2]
+    assert [outcome.files for outcome in done if outcome.group.table == "raw"] == [2]
     assert by_glob(Path(store.root), "raw") == rows
     parts = [path for path in data_files(Path(store.root)) if path.startswith("raw")]
     assert [path[-15:] for path in parts] == [".c1-001.parquet", ".c1-002.parquet"]
@@ -234,7 +234,7 @@ def test_files_of_another_price_type_stay(store: LocalStore) -> None:
     narrow = {name: rows[name].cast(pa.decimal128(38, 9)).combine_chunks() for name in ("price", "size")}
     written = (OffsetRange("ticks", 0, 200, 210), {"trades": changed(rows, **narrow)})
     commit(store, tools.settings(decimal="38,9"), 2, written)
-    done = {(one.group.table, one.group.symbol): one for one in compact(store)}
+    done = {(outcome.group.table, outcome.group.symbol): outcome for outcome in compact(store)}
     assert "prices have another type" in done["trades", "BTCUSDT"].skipped
     assert done["trades", "ETH/USDT"].files == 1
 
@@ -243,7 +243,7 @@ def test_an_object_store_is_compacted_too() -> None:
     store = open_store("memory://")
     archive(store)
     done = compact(store)
-    assert [one.files for one in done] == [1, 1, 1]
+    assert [outcome.files for outcome in done] == [1, 1, 1]
     assert [path for path in store.list("") if path.endswith(".parquet")] == live_paths(store)
 
 
@@ -310,10 +310,10 @@ def crash(store: LocalStore, number: int, *, after: bool) -> bool:
     """Compacts one group and dies in it; a file beside the group stays. Returns whether the compaction ended before."""
     with crash_at(number, after=after):
         try:
-            one = compaction(store)
-            groups = one.groups(before="2024-08-10", table="trades")[:1]
-            one.recover()
-            list(one.run(groups))
+            compactor = compaction(store)
+            groups = compactor.groups(before="2024-08-10", table="trades")[:1]
+            compactor.recover()
+            list(compactor.run(groups))
         except CrashError:
             return False
     return True

@@ -16,10 +16,10 @@ from tests.plugins.sink_spark.results import changed
 
 
 def of(*parts: pa.Table) -> Fingerprint:
-    found = Fingerprint()
+    whole_fingerprint = Fingerprint()
     for part in parts:
-        found.add(part)
-    return found
+        whole_fingerprint.add(part)
+    return whole_fingerprint
 
 
 @pytest.mark.parametrize("rows", [tools.trades(500), tools.raw(500)], ids=["trades", "raw"])

@@ -34,7 +34,7 @@ def decode(name: str, messages: list[bytes], size: int = 5_000) -> tuple[Any, di
 
 def breaks(decoder: Any, sequences: Any) -> Counter[str]:
     """Returns for each stream how often its rule is broken."""
-    found: Counter[str] = Counter()
+    breaks_by_stream: Counter[str] = Counter()
     places = sequences.group_by(["symbol", "stream"]).aggregate([]).to_pylist()
     for place in places:
         mine = sequences.filter(
@@ -50,8 +50,8 @@ def breaks(decoder: Any, sequences: Any) -> Counter[str]:
             Continuity.CHAINED: prev[1:] == last[:-1],
             Continuity.MONOTONE: last[1:] > last[:-1],
         }[decoder.continuity[place["stream"]]]
-        found[place["stream"]] += int((~holds).sum())
-    return found
+        breaks_by_stream[place["stream"]] += int((~holds).sum())
+    return breaks_by_stream
 
 
 def snapshots(tables: dict[str, Any]) -> tuple[int, int]:
@@ -92,10 +92,10 @@ def test_captures_of_other_venues_give_their_counts_and_no_break(
     name: str, venue: str, counts: dict[str, Any]
 ) -> None:
     decoder, tables, sequences = decode(venue, messages_of(f"cryptofeed/{name}"))
-    found: dict[str, Any] = {table: rows.num_rows for table, rows in tables.items()}
-    if "book_deltas" in found:
-        found["book_deltas"] = snapshots(tables)
-    assert found == counts
+    row_counts: dict[str, Any] = {table: rows.num_rows for table, rows in tables.items()}
+    if "book_deltas" in row_counts:
+        row_counts["book_deltas"] = snapshots(tables)
+    assert row_counts == counts
     assert sequences is None or not breaks(decoder, sequences).total()
 
 

@@ -81,13 +81,15 @@ def test_a_plug_in_that_isn_t_there_or_brings_no_decoders_is_named(monkeypatch: 
 def test_raw_gives_a_row_for_each_message_null_values_too() -> None:
     rows = rows_of([b"\xff\x00", None, b""], key=None)
     decoded = catalog.find("raw").decode(rows)
-    found = [(row["row"], row["key"], row["value"], row["timestamp_type"]) for row in rows_in(decoded, "raw")]
-    assert found == [(0, None, b"\xff\x00", 0), (1, None, None, 0), (2, None, b"", 0)]
+    raw_rows = [
+        (row["row"], row["key"], row["value"], row["timestamp_type"]) for row in rows_in(decoded, "raw")
+    ]
+    assert raw_rows == [(0, None, b"\xff\x00", 0), (1, None, None, 0), (2, None, b"", 0)]
     assert "headers" not in rows_in(decoded, "raw")[0]
 
 
 def test_raw_keeps_headers_with_their_order_and_null_values() -> None:
     headers = pa.array([[{"key": "b", "value": b"1"}, {"key": "a", "value": None}], None], HEADERS)
     rows = rows_of([b"x", b"y"]).append_column("headers", headers)
-    found = [row["headers"] for row in rows_in(catalog.find("raw").decode(rows), "raw")]
-    assert found == [[{"key": "b", "value": b"1"}, {"key": "a", "value": None}], None]
+    header_lists = [row["headers"] for row in rows_in(catalog.find("raw").decode(rows), "raw")]
+    assert header_lists == [[{"key": "b", "value": b"1"}, {"key": "a", "value": None}], None]

@@ -51,8 +51,8 @@ def some_records(draw: st.DrawFn) -> list[Record]:
 @st.composite
 def some_batches(draw: st.DrawFn) -> bytes:
     base, data = 0, b""
-    for found in draw(st.lists(some_records(), max_size=4)):
-        moved = [msgspec.structs.replace(each, offset=each.offset + base) for each in found]
+    for batch_records in draw(st.lists(some_records(), max_size=4)):
+        moved = [msgspec.structs.replace(each, offset=each.offset + base) for each in batch_records]
         batch = build_batch(
             moved,
             base_offset=base,
@@ -75,8 +75,10 @@ def read(
     skips: Skips | None = None,
 ) -> pa.Table:
     view = memoryview(data)
-    found = rows_of(list(split_batches(view)), view, aborted, wanted, with_headers=with_headers, skips=skips)
-    return pa.Table.from_batches(found, RAW_ROWS_WITH_HEADERS if with_headers else RAW_ROWS)
+    batches = rows_of(
+        list(split_batches(view)), view, aborted, wanted, with_headers=with_headers, skips=skips
+    )
+    return pa.Table.from_batches(batches, RAW_ROWS_WITH_HEADERS if with_headers else RAW_ROWS)
 
 
 def expected(data: bytes | bytearray, start: int, end: int) -> list[dict[str, object]]:
@@ -101,8 +103,8 @@ def expected(data: bytes | bytearray, start: int, end: int) -> list[dict[str, ob
 def plain(rows: pa.Table) -> list[dict[str, object]]:
     at = rows.schema.get_field_index("timestamp")
     numbers = rows["timestamp"].cast(pa.int64())
-    found: list[dict[str, object]] = rows.set_column(at, "timestamp", numbers).to_pylist()
-    return found
+    row_dicts: list[dict[str, object]] = rows.set_column(at, "timestamp", numbers).to_pylist()
+    return row_dicts
 
 
 @settings(max_examples=examples(30), deadline=None)
@@ -151,12 +153,12 @@ def test_bytes_that_were_changed_raise_or_read_as_the_wires_own_decoder_reads_th
     try:
         for batch in split_batches(memoryview(changed)):
             batch.data[17:21] = crc32c(batch.data[CRC_FROM:]).to_bytes(4, "big")
-        found = plain(read(changed, with_headers=True))
+        row_dicts = plain(read(changed, with_headers=True))
     except (ArchiveError, BrokerError):
         return
     hidden = [batch.is_control for batch in split_batches(memoryview(changed))]
     if not any(hidden):
-        assert [_without_names(each) for each in found] == [
+        assert [_without_names(each) for each in row_dicts] == [
             _without_names(each) for each in expected(changed, 0, 1 << 62)
         ]
 
@@ -164,10 +166,10 @@ def test_bytes_that_were_changed_raise_or_read_as_the_wires_own_decoder_reads_th
 def test_one_header_to_a_record_is_read_as_any() -> None:
     """A null value, an empty one, a name of two bytes; then a name that is no UTF-8."""
     pairs: list[tuple[str, bytes | None]] = [("h", None), ("é", b""), ("", b"1" * 200)]
-    found = [
+    header_records = [
         Record(None, b"v", (pair,), timestamp=TIME_MS, offset=offset) for offset, pair in enumerate(pairs)
     ]
-    data = build_batch(found, base_offset=0, codec=Codec.NONE, keep_offsets=True)
+    data = build_batch(header_records, base_offset=0, codec=Codec.NONE, keep_offsets=True)
     assert plain(read(data, with_headers=True)) == expected(data, 0, 3)
     broken = bytearray(data.replace("é".encode(), b"\xc3\xff"))
     broken[17:21] = crc32c(broken[CRC_FROM:]).to_bytes(4, "big")
@@ -193,8 +195,8 @@ def test_groups_and_batches_of_rows_may_be_cut_anywhere(monkeypatch: pytest.Monk
     monkeypatch.setattr(fetching, "BATCH_ROWS", 3)
     assert read(data) == whole
     view = memoryview(data)
-    found = rows_of(list(split_batches(view)), view, (), OffsetRange("t", 3, 5, 16), with_headers=False)
-    assert [batch["offset"].to_pylist() for batch in found] == [
+    batches = rows_of(list(split_batches(view)), view, (), OffsetRange("t", 3, 5, 16), with_headers=False)
+    assert [batch["offset"].to_pylist() for batch in batches] == [
         [5, 6],
         [7, 8, 9],
         [10, 11, 12],
@@ -244,10 +246,10 @@ def test_a_wrong_checksum_names_the_batch_and_rows_before_it_are_given() -> None
     second = build_batch([Record(None, b"b", timestamp=1)] * 4, base_offset=4)
     second[-3] ^= 1
     view = memoryview(first + second)
-    found = rows_of(list(split_batches(view)), view, (), EVERYTHING, with_headers=False)
-    assert next(found).num_rows == 4
+    batches = rows_of(list(split_batches(view)), view, (), EVERYTHING, with_headers=False)
+    assert next(batches).num_rows == 4
     with pytest.raises(ArchiveError, match=r"t-3: the batch at offset 4 is bad: .*CRC"):
-        next(found)
+        next(batches)
 
 
 def forged(body: bytes, count: int, last_offset_delta: int = 0) -> bytearray:

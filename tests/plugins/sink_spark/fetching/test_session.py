@@ -50,8 +50,8 @@ def reader_of(brokers: Brokers, end: int, patience_s: float, **more: Any) -> Ran
 
 def offsets_of(broker: ScriptedBroker, end: int, patience_s: float = 10.0, **more: Any) -> list[int]:
     with closing(Brokers(broker.address, "test", 5.0)) as brokers:
-        found = reader_of(brokers, end, patience_s, **more).batches()
-        return [offset for rows in found for offset in rows["offset"].to_pylist()]
+        batches = reader_of(brokers, end, patience_s, **more).batches()
+        return [offset for rows in batches for offset in rows["offset"].to_pylist()]
 
 
 def one_by_one(nth: int) -> Answer:
@@ -147,16 +147,16 @@ def test_a_new_leader_whose_log_was_cut_is_told() -> None:
 
 
 def test_a_position_out_of_range_goes_where_it_is_told() -> None:
-    told = []
+    positions = []
 
     def lost(at: int) -> int:
-        told.append(at)
+        positions.append(at)
         return 5
 
     answers = [of(batch(0)), of(error=ErrorCode.OFFSET_OUT_OF_RANGE), of(batch(5)), of(batch(6))]
     with scripted(lambda nth: answers[nth]) as broker:
         assert offsets_of(broker, 7, lost=lost) == [0, 5, 6]
-    assert told == [1]
+    assert positions == [1]
 
 
 OLD = b"\0\0\0\0\0\0\0\2\0\0\0\x0e\0\0\0\0\x01" + b"\0" * 40
@@ -170,19 +170,19 @@ OLD = b"\0\0\0\0\0\0\0\2\0\0\0\x0e\0\0\0\0\x01" + b"\0" * 40
 def test_what_is_too_old_is_left_to_librdkafka(
     versions: dict[Any, tuple[int, int]], data: bytes, position: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked: list[OffsetRange] = []
+    ranges: list[OffsetRange] = []
 
     def consumed(settings: ArchiveSettings, wanted: OffsetRange, skips: Skips) -> Iterator[pa.RecordBatch]:
-        asked.append(wanted)
+        ranges.append(wanted)
         yield from ()
 
     monkeypatch.setattr("blumfeld_sink_spark.spark.topics.consume.consume_range", consumed)
     answers = [of(batch(0, 2)), of(data)]
     with scripted(lambda nth: answers[nth], versions) as broker:
         settings = ArchiveSettings(bootstrap=broker.address, topics=(TOPIC,))
-        found = list(fetch.read_range(settings, OffsetRange(TOPIC, 0, 0, 9)))
-        assert sum(rows.num_rows for rows in found) == position
-        assert asked == [OffsetRange(TOPIC, 0, position, 9)]
+        batches = list(fetch.read_range(settings, OffsetRange(TOPIC, 0, 0, 9)))
+        assert sum(rows.num_rows for rows in batches) == position
+        assert ranges == [OffsetRange(TOPIC, 0, position, 9)]
 
 
 def test_settings_that_only_librdkafka_knows_choose_it() -> None:
@@ -201,8 +201,8 @@ def test_a_run_says_why_its_ranges_are_not_its_own_fetches() -> None:
     pytest.importorskip("pyspark")
     from blumfeld_sink_spark.spark.run.readers import choose
 
-    told = choose(ArchiveSettings(reader="direct", kafka={"client.rack": "a"}), "once").why
-    assert told == "asked for; through librdkafka, as archive.kafka has client.rack"
+    reason = choose(ArchiveSettings(reader="direct", kafka={"client.rack": "a"}), "once").why
+    assert reason == "asked for; through librdkafka, as archive.kafka has client.rack"
     assert choose(ArchiveSettings(reader="direct"), "once").why == "asked for"
 
 
@@ -260,9 +260,9 @@ def test_a_broker_that_restarts_under_a_reader_costs_no_record(tmp_path: Path) -
         settings = make_topic(first.bootstrap_servers, "kept", kafka={"default.api.timeout.ms": "30000"})
         produce(first.bootstrap_servers, "kept", 20)
         rows = fetch.read_range(settings, OffsetRange("kept", 0, 0, 40))
-        found = next(rows)["offset"].to_pylist()
+        offsets = next(rows)["offset"].to_pylist()
     with broker(port) as second:
         produce(second.bootstrap_servers, "kept", 20)
         for batch in rows:
-            found += batch["offset"].to_pylist()
-    assert found == list(range(40))
+            offsets += batch["offset"].to_pylist()
+    assert offsets == list(range(40))

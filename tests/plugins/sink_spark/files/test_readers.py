@@ -54,16 +54,19 @@ def facts(count: int, prices: Iterable[Decimal], symbols: Iterable[str], dates: 
 
 
 def with_pyarrow(root: Path) -> Iterator[Facts]:
-    for found in (
+    for trades_table in (
         pq.read_table(root / "trades"),
         ds.dataset(root / "trades", partitioning="hive").to_table(),
         pq.read_table(root / "trades", filters=[("symbol", "in", SYMBOLS)]),
     ):
-        assert (found["symbol"].type, found["price"].type) == (pa.string(), pa.decimal128(38, 18))
-        columns = [found[name].to_pylist() for name in ("price", "symbol", "date")]
-        yield facts(found.num_rows, *columns)
-    one = pq.read_table(root / "trades", filters=[("symbol", "=", "XBT/USD")])
-    assert set(one["symbol"].to_pylist()) == {"XBT/USD"}
+        assert (trades_table["symbol"].type, trades_table["price"].type) == (
+            pa.string(),
+            pa.decimal128(38, 18),
+        )
+        columns = [trades_table[name].to_pylist() for name in ("price", "symbol", "date")]
+        yield facts(trades_table.num_rows, *columns)
+    symbol_rows = pq.read_table(root / "trades", filters=[("symbol", "=", "XBT/USD")])
+    assert set(symbol_rows["symbol"].to_pylist()) == {"XBT/USD"}
     assert [pq.read_table(root / table).num_rows for table in ("book_deltas", "raw")] == [400, 300]
 
 
@@ -106,8 +109,8 @@ def test_the_readers_default_calls_give_what_was_written(
     root: Path, read: Callable[[Path], Iterator[Facts]]
 ) -> None:
     """The date comes from the folders, the symbol from the files."""
-    for found in read(root):
-        assert found == EXPECTED
+    for summary in read(root):
+        assert summary == EXPECTED
 
 
 @pytest.mark.spark
@@ -121,18 +124,18 @@ def test_spark_reads_them(root: Path) -> None:
     session = builder.getOrCreate()
     try:
         frame = session.read.parquet(f"{root}/trades")
-        found = frame.selectExpr("count(*)", "sum(price)", "collect_set(symbol)").collect()[0]
+        totals = frame.selectExpr("count(*)", "sum(price)", "collect_set(symbol)").collect()[0]
         kinds = dict(frame.dtypes)
         dates = sorted(str(each[0]) for each in frame.select("date").distinct().collect())
-        one = frame.where("symbol = '005930' AND date = '2024-08-09'").count()
+        count = frame.where("symbol = '005930' AND date = '2024-08-09'").count()
         pruned = frame.where(f"ts_event >= {tools.MIDNIGHT}").count()
         levels = session.read.parquet(f"{root}/book_deltas").selectExpr("count(*)", "sum(size)").collect()[0]
         raw = session.read.parquet(f"{root}/raw").selectExpr("count(*)", "count(headers)").collect()[0]
     finally:
         session.stop()
-    assert (found[0], found[1], sorted(found[2]), dates) == EXPECTED
+    assert (totals[0], totals[1], sorted(totals[2]), dates) == EXPECTED
     assert (kinds["symbol"], kinds["date"]) == ("string", "date")
-    assert one == digits
+    assert count == digits
     assert pruned == COUNT // 2
     assert tuple(levels) == (400, Decimal(sum(range(400))))
     assert tuple(raw) == (300, 150)

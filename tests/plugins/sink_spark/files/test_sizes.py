@@ -30,10 +30,10 @@ def test_the_perpetual_takes_few_bytes(
     """
     rows = captured([shared_path(PERPETUAL)], "t", symbol="BTCUSDT", recv_header="")
     records = archive(tmp_path, rows, batch_rows=messages_per_batch, decoders=("binance-usdm",))
-    found: dict[str, float] = {}
+    row_bytes: dict[str, float] = {}
     for table in allowed:
         files = [file for record in records for file in record.files if file.table == table]
-        found[table] = sum(file.bytes for file in files) / sum(file.rows for file in files)
-    assert {table: found[table] <= limit for table, limit in allowed.items()} == dict.fromkeys(
+        row_bytes[table] = sum(file.bytes for file in files) / sum(file.rows for file in files)
+    assert {table: row_bytes[table] <= limit for table, limit in allowed.items()} == dict.fromkeys(
         allowed, True
-    ), found
+    ), row_bytes

@@ -84,11 +84,11 @@ def test_each_date_and_symbol_has_its_file_in_the_order_of_the_rows(tmp_path: Pa
         (date, symbol) for date in ("2024-08-08", "2024-08-09") for symbol in sorted(SYMBOLS)
     ]
     for file in files:
-        found = read(tmp_path, file)
-        assert set(found["symbol"].to_pylist()) == {file.symbol}
-        offsets = found["k_offset"].to_pylist()
+        table = read(tmp_path, file)
+        assert set(table["symbol"].to_pylist()) == {file.symbol}
+        offsets = table["k_offset"].to_pylist()
         assert offsets == sorted(offsets)
-        before = max(found["ts_event"].to_pylist()) < tools.MIDNIGHT
+        before = max(table["ts_event"].to_pylist()) < tools.MIDNIGHT
         assert before == (file.date == "2024-08-08")
     assert sum(file.rows for file in files) == 3000
 
@@ -124,8 +124,8 @@ def test_large_messages_make_small_row_groups_whatever_the_batches(
     monkeypatch.setattr(writer_module, "SPLIT_ROWS", 1)
     rows = tools.raw(100, value_bytes=190)
     (file,) = write(tmp_path, [{"raw": rows.slice(start, batch_rows)} for start in range(0, 100, batch_rows)])
-    found = pq.ParquetFile(tmp_path / file.staged).metadata
-    groups = [found.row_group(place).num_rows for place in range(found.num_row_groups)]
+    metadata = pq.ParquetFile(tmp_path / file.staged).metadata
+    groups = [metadata.row_group(place).num_rows for place in range(metadata.num_row_groups)]
     assert groups == [12, 12, 12, 12, 12, 12, 12, 12, 4]
     assert read(tmp_path, file).equals(rows)
 
@@ -177,15 +177,15 @@ def test_a_full_disk_is_told_and_leaves_nothing(tmp_path: Path) -> None:
 def test_files_hold_nothing_but_data(tmp_path: Path) -> None:
     """Files contain neither an Arrow schema nor the topic, so the same rows give the same bytes everywhere."""
     (file,) = write(tmp_path, [{"trades": tools.trades(10)}])
-    found = pq.ParquetFile(tmp_path / file.staged)
-    assert found.metadata.metadata is None
+    parquet_file = pq.ParquetFile(tmp_path / file.staged)
+    assert parquet_file.metadata.metadata is None
     assert b"ticks" not in (tmp_path / file.staged).read_bytes()
 
 
 def test_columns_are_found_by_their_statistics(tmp_path: Path) -> None:
     (file,) = write(tmp_path, [{"trades": tools.trades(1000)}], row_group_rows=500)
-    found = pq.ParquetFile(tmp_path / file.staged).metadata
-    column = found.row_group(1).column(0)
+    parquet_file = pq.ParquetFile(tmp_path / file.staged).metadata
+    column = parquet_file.row_group(1).column(0)
     assert column.path_in_schema == "ts_event"
     assert column.statistics.min == tools.MIDNIGHT + 500 * 10**9
     assert column.has_offset_index

@@ -47,7 +47,7 @@ class Work:
             self,
             batch=self.batch + 1,
             ranges=tuple(
-                OffsetRange(one.topic, one.partition, one.end, one.end + more) for one in self.ranges
+                OffsetRange(span.topic, span.partition, span.end, span.end + more) for span in self.ranges
             ),
         )
 
@@ -136,12 +136,12 @@ class FailingStore:
         self.names.append(name)
         if mine == self._at and not self._after:
             raise self._how()
-        found = do()
+        step_result = do()
         if mine == self._at:
-            if hasattr(found, "close"):
-                found.close()
+            if hasattr(step_result, "close"):
+                step_result.close()
             raise self._how()
-        return found
+        return step_result
 
 
 def operations(work: Work, store: ArchiveStore) -> list[str]:
@@ -199,5 +199,5 @@ def _gappy(taken: OffsetRange) -> dict[str, Any]:
     """Returns a summary of sequences in which the number before each seventh message is missing."""
     ids = [offset + offset // 7 for offset in range(taken.start, taken.end)]
     messages = trades(ids, symbol=f"S/{taken.partition}")
-    found = result_of(messages, taken.start, topic=taken.topic, partition=taken.partition)
-    return found.sequences
+    result = result_of(messages, taken.start, topic=taken.topic, partition=taken.partition)
+    return result.sequences

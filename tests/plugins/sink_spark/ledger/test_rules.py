@@ -39,10 +39,10 @@ class Model:
     def allows(self, record: CommitRecord) -> bool:
         if record.batch != self.batch.get(record.query, -1) + 1:
             return False
-        mine = [(one.partition, offset) for one in record.ranges for offset in range(one.start, one.end)]
+        mine = [(span.partition, offset) for span in record.ranges for offset in range(span.start, span.end)]
         if len(set(mine)) < len(mine) or any(offset in self.taken for offset in mine):
             return False
-        lost = {(one.partition, offset) for one in record.lost for offset in range(one.start, one.end)}
+        lost = {(span.partition, offset) for span in record.lost for offset in range(span.start, span.end)}
         known = set(mine) | lost
         for partition in {partition for partition, _ in known}:
             here = [offset for where, offset in known if where == partition]
@@ -55,11 +55,13 @@ class Model:
 
     def take(self, record: CommitRecord) -> None:
         self.batch[record.query] = record.batch
-        for one in record.ranges:
-            self.taken.update({(one.partition, offset): record.query for offset in range(one.start, one.end)})
-        for one in (*record.ranges, *record.lost):
-            key = (record.query, one.partition)
-            self.end[key] = max(self.end.get(key, 0), one.end)
+        for span in record.ranges:
+            self.taken.update(
+                {(span.partition, offset): record.query for offset in range(span.start, span.end)}
+            )
+        for span in (*record.ranges, *record.lost):
+            key = (record.query, span.partition)
+            self.end[key] = max(self.end.get(key, 0), span.end)
 
 
 @settings(max_examples=examples(150), deadline=None)
@@ -77,13 +79,13 @@ def test_the_rules_let_in_what_the_model_lets_in(tried: list[CommitRecord]) -> N
             rules.advance(chain, covered, record)
             model.take(record)
             kept.append(record)
-    found = {
+    query_by_offset = {
         (partition, offset): span.query
         for (_, partition), spans in covered.items()
         for span in spans
         for offset in range(span.start, span.end)
     }
-    assert found == model.taken
+    assert query_by_offset == model.taken
     problems = rules.problems(sorted(kept, key=lambda record: (record.query, record.batch)))
     assert all("lies between" in problem for problem in problems), problems
 
@@ -102,7 +104,7 @@ def test_an_overlap_is_found_wherever_it_is(tried: list[tuple[int, int]]) -> Non
 
 
 def chain_of(*taken: OffsetRange) -> list[CommitRecord]:
-    return [record_of("q", batch, one) for batch, one in enumerate(taken)]
+    return [record_of("q", batch, span) for batch, span in enumerate(taken)]
 
 
 def test_all_that_is_wrong_is_named() -> None:

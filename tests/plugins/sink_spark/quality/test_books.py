@@ -97,8 +97,8 @@ def told(messages: list[bytes], cuts: list[int] | None = None) -> tuple[dict[str
         def books(result: TaskResult, part: pa.Table | None = part) -> Any:
             return [("kraken", "A/B", [part])] if part is not None else []
 
-        state, found = stitch(json.loads(json.dumps(state)), [result_of([], start)], (), books)
-        rows += found.to_pylist()
+        state, gaps = stitch(json.loads(json.dumps(state)), [result_of([], start)], (), books)
+        rows += gaps.to_pylist()
     return state, rows
 
 
@@ -167,8 +167,8 @@ def test_a_book_that_cannot_be_right_is_in_the_gaps_of_its_archive(tmp_path: Pat
         archive(root, rows_of(sent, "kraken"), decoders=("kraken",), batch_rows=700, skew_ms=0)
         return root, sorted((row["k_offset"], row["symbol"], row["kind"]) for row in rows_said("gaps", root))
 
-    whole, found = archived(captured)
-    assert found == []
+    whole, gaps = archived(captured)
+    assert gaps == []
     _, ((begin, *first), (end, *last)) = archived(holed)
     assert (first, last) == (["ETH/CHF", "checksum"], ["ETH/CHF", "checksum_end"])
     assert missing <= begin < end

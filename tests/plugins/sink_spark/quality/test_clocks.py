@@ -37,12 +37,12 @@ def archived(
     feed: list[Seen], cuts: list[int] | None = None, table: str = TRADES
 ) -> tuple[dict[str, Any], list[tuple[str, int]]]:
     state: dict[str, Any] = {}
-    found: list[tuple[str, int]] = []
+    gap_places: list[tuple[str, int]] = []
     for start, end in itertools.pairwise([0, *sorted(set(cuts or [])), len(feed)]):
         result = _summed(feed[start:end], start, table)
         state, rows = stitch(json.loads(json.dumps(state)), [result])
-        found += [(row["kind"], row["k_offset"]) for row in rows.to_pylist()]
-    return state, found
+        gap_places += [(row["kind"], row["k_offset"]) for row in rows.to_pylist()]
+    return state, gap_places
 
 
 def _summed(part: list[Seen], start: int, table: str) -> TaskResult:

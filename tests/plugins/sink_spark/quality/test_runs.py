@@ -64,39 +64,39 @@ def test_a_crossed_book_is_named_once_and_again_when_it_is_well() -> None:
     quotes: list[tuple[str | None, str | None]] = [
         ("1", "2"), ("2.000000000000000001", "2"), ("3", "2"), ("2", "2"), ("1", "2"), (None, "2"), ("2", None)
     ]  # fmt: skip
-    _, found = stitch({}, [summed([bbo(quotes)], BBO)])
-    assert rows_of(found) == [
+    _, gaps = stitch({}, [summed([bbo(quotes)], BBO)])
+    assert rows_of(gaps) == [
         ("bbo", "crossed", 1, 0),
         ("bbo", "locked", 3, 2),
         ("bbo", "locked_end", 4, 3),
     ]
-    assert found.column("got").to_pylist() == [1, 3, 4]
+    assert gaps.column("got").to_pylist() == [1, 3, 4]
 
 
 def test_skewed_clocks_are_named_once() -> None:
     """With the two times; either way; the limit itself is still well."""
-    _, found = stitch({}, [summed([timed([0, 10, 10.5, 11, 0, -10.5])], TRADES)])
-    assert rows_of(found) == [
+    _, gaps = stitch({}, [summed([timed([0, 10, 10.5, 11, 0, -10.5])], TRADES)])
+    assert rows_of(gaps) == [
         ("trades", "skew", 2, 1),
         ("trades", "skew_end", 4, 3),
         ("trades", "skew", 5, 4),
     ]
-    assert found.to_pylist()[0]["got"] - found.to_pylist()[0]["expected"] == 10.5 * SECOND
+    assert gaps.to_pylist()[0]["got"] - gaps.to_pylist()[0]["expected"] == 10.5 * SECOND
     assert stitch({}, [summed([timed([99])], TRADES, skew_ms=0)])[1].num_rows == 0
 
 
 def test_a_feed_that_begins_skewed_is_named_at_its_second_message() -> None:
     """The first trade may be the old one that a venue sends at a subscription. The first change of a book can't."""
-    _, found = stitch({}, [summed([timed([99, 99], 7)], TRADES)])
-    assert rows_of(found) == [("trades", "stale", 7, None), ("trades", "skew", 8, 7)]
-    _, found = stitch({}, [summed([timed([99, 99], 7, table=BOOK_DELTAS)], BOOK_DELTAS)])
-    assert rows_of(found) == [("book_deltas", "skew", 7, None)]
+    _, gaps = stitch({}, [summed([timed([99, 99], 7)], TRADES)])
+    assert rows_of(gaps) == [("trades", "stale", 7, None), ("trades", "skew", 8, 7)]
+    _, gaps = stitch({}, [summed([timed([99, 99], 7, table=BOOK_DELTAS)], BOOK_DELTAS)])
+    assert rows_of(gaps) == [("book_deltas", "skew", 7, None)]
 
 
 def test_levels_of_one_message_count_once() -> None:
     """A book's diff is one message, whatever its rows."""
-    _, found = stitch({}, [summed([timed([0, 99, 0], table=BOOK_DELTAS, rows_each=3)], BOOK_DELTAS)])
-    assert rows_of(found) == [("book_deltas", "skew", 1, 0), ("book_deltas", "skew_end", 2, 1)]
+    _, gaps = stitch({}, [summed([timed([0, 99, 0], table=BOOK_DELTAS, rows_each=3)], BOOK_DELTAS)])
+    assert rows_of(gaps) == [("book_deltas", "skew", 1, 0), ("book_deltas", "skew_end", 2, 1)]
 
 
 def test_a_book_that_flickers_is_named_briefly() -> None:
@@ -121,8 +121,8 @@ def test_cuts_change_nothing(well: list[str], cuts: list[int]) -> None:
             quotes: list[tuple[str | None, str | None]] = [(bid, "1") for bid in well[start:end]]
             middle = len(quotes) // 2
             parts = [bbo(quotes[:middle], start), bbo(quotes[middle:], start + middle)]
-            state, found = stitch(json.loads(json.dumps(state)), [summed(parts, BBO)])
-            rows += found.to_pylist()
+            state, gaps = stitch(json.loads(json.dumps(state)), [summed(parts, BBO)])
+            rows += gaps.to_pylist()
         return state, rows
 
     assert archived([0, *sorted(cuts), len(well)]) == archived([0, len(well)])

@@ -41,8 +41,8 @@ def archived(
             result = result_at(
                 part, places, [at for at in unread if places and places[0] - 2 < at < places[-1]]
             )
-        state, found = stitch(json.loads(json.dumps(state)), [result])
-        rows += found.to_pylist()
+        state, gaps = stitch(json.loads(json.dumps(state)), [result])
+        rows += gaps.to_pylist()
     return state, rows
 
 
@@ -120,7 +120,7 @@ def test_findings_are_named_at_the_messages_that_reveal_them(
 
 @pytest.mark.parametrize("size", [10, 300])
 def test_a_dropped_message_is_named(size: int) -> None:
-    feed = trades([one for one in range(size) if one != 7])
+    feed = trades([number for number in range(size) if number != 7])
     assert named(archived(feed)[1]) == [("gap", 107, 106, 1)]
     row = archived(feed, [7])[1][0]
     assert (row["expected"], row["got"], row["ts_event"], row["ts_before"]) == (7, 8, 8000, 6000)
@@ -181,7 +181,7 @@ WRONG = 1_746_194_730_000_123
 
 
 def at_times(feed: list[Message], first: int = 0) -> list[Message]:
-    return [attrs.evolve(one, ts=(first + nth) * 1000) for nth, one in enumerate(feed)]
+    return [attrs.evolve(message, ts=(first + nth) * 1000) for nth, message in enumerate(feed)]
 
 
 def summed(rows: Rows) -> int:
@@ -210,7 +210,7 @@ def test_trades_recover_from_one_wrong_id() -> None:
     [
         trades([1, 5, WRONG, *range(6, 40)], stream="bbo"),
         [*chained([5, 9, WRONG]), *chained(list(range(9, 60, 3)))[1:]],
-        [Message(1, 5), Message(6, WRONG), *(Message(one, one + 1) for one in range(10, 60, 2))],
+        [Message(1, 5), Message(6, WRONG), *(Message(number, number + 1) for number in range(10, 60, 2))],
         trades([5000, 5001, 5002, *range(1, 40)]),
         trades([5000, *range(1, 40)], stream="bbo"),
     ],
@@ -218,16 +218,16 @@ def test_trades_recover_from_one_wrong_id() -> None:
 )
 def test_every_kind_of_stream_recovers(feed: list[Message]) -> None:
     """From a wrong id, and where the venue counts from a smaller number again: told as ``reset``, once."""
-    found = [kind for kind, *_ in everywhere(at_times(feed))]
-    assert found.count("reset") == 1
-    assert len(found) <= SOON + 2
-    assert found[-1] == "reset"
+    kinds = [kind for kind, *_ in everywhere(at_times(feed))]
+    assert kinds.count("reset") == 1
+    assert len(kinds) <= SOON + 2
+    assert kinds[-1] == "reset"
 
 
 def test_a_wrong_id_with_a_wrong_time_is_recovered_from() -> None:
     """An event isn't later than its message, so a time far ahead makes the others no older."""
     feed = at_times(trades([1, 2, WRONG, *range(3, 40)]))
-    feed = [attrs.evolve(one, recv=one.ts) for one in feed]
+    feed = [attrs.evolve(message, recv=message.ts) for message in feed]
     for time in (2**60, 0):
         feed[2] = attrs.evolve(feed[2], ts=time)
         assert everywhere(feed)[-1][:2] == ("reset", 110)
@@ -246,7 +246,7 @@ def test_what_comes_late_or_again_begins_nothing_anew() -> None:
 
 def test_messages_of_one_time_begin_anew_later() -> None:
     """Their times say nothing, so more of them must follow one another."""
-    feed = [attrs.evolve(one, ts=7) for one in trades([1, WRONG, *range(2, 2 * LATER)])]
+    feed = [attrs.evolve(message, ts=7) for message in trades([1, WRONG, *range(2, 2 * LATER)])]
     rows = archived(feed)[1]
     assert [row["k_offset"] for row in rows if row["kind"] == "reset"] == [101 + LATER]
     assert summed(rows) == 0
@@ -284,8 +284,8 @@ def test_a_message_that_nobody_could_read_is_not_the_venues_loss() -> None:
     feed = trades([1, 2, 4, 5, 7, 8])
     for cuts in ([], [1], [2], [3], [1, 2, 3, 4, 5, 6, 7]):
         rows = archived(feed, cuts, unread={102})[1]
-        found = [(row["kind"], row["stream"], row["k_offset"], row["missing"]) for row in rows]
-        assert found == [
+        gap_rows = [(row["kind"], row["stream"], row["k_offset"], row["missing"]) for row in rows]
+        assert gap_rows == [
             ("unread", "trade", 103, 1),
             ("gap", "trade", 105, 1),
         ], cuts
@@ -332,15 +332,15 @@ def test_lost_offsets_are_named() -> None:
 
 
 def test_rows_may_be_judged_many_at_once() -> None:
-    feed = [one for at in range(50) for one in trades([at + at // 7], symbol=f"S{at % 3}")]
-    told = []
+    feed = [message for at in range(50) for message in trades([at + at // 7], symbol=f"S{at % 3}")]
+    results = []
     for at_once in (1, 7, 1000):
         summariser = Summariser("feed", 0, CONTINUITY, 10_000, at_once)
         for start in range(0, 50, 5):
             summariser.add(sequences(feed[start : start + 5], range(start, start + 5)), {})
-        told.append(summariser.result())
-    assert told[0] == told[1] == told[2]
-    assert len(told[0]["streams"]) == 3
+        results.append(summariser.result())
+    assert results[0] == results[1] == results[2]
+    assert len(results[0]["streams"]) == 3
 
 
 def test_partitions_are_apart() -> None:
@@ -441,6 +441,6 @@ def test_cuts_change_nothing(feed: list[Message], data: st.DataObject) -> None:
     whole = archived(feed)
     assert archived(feed, cuts) == whole
     slow = Slow()
-    for offset, one in enumerate(feed, 100):
-        slow.take(offset, one)
+    for offset, message in enumerate(feed, 100):
+        slow.take(offset, message)
     assert [(row["kind"], row["k_offset"], row["offset_before"]) for row in whole[1]] == slow.rows

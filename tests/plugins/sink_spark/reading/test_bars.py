@@ -107,15 +107,16 @@ def test_what_is_off_the_market_makes_no_bar() -> None:
     """Nor do Binance's aggregates among single trades, as older archives have them; alone they do. Trades without ids
     all count, and so do other venues' trades that stand for several.
     """
-    one = {"ts_event": 5, "venue": "binance-usdm"}
+    trade = {"ts_event": 5, "venue": "binance-usdm"}
     table = table_of(
-        TRADES, [one, one, {**one, "flags": NOT_MARKET, "price": 0}, {**one, "flags": AGGREGATE, "size": 2}]
+        TRADES,
+        [trade, trade, {**trade, "flags": NOT_MARKET, "price": 0}, {**trade, "flags": AGGREGATE, "size": 2}],
     )
     assert bars.bars_of(table, SECOND).column("trades").to_pylist() == [2]
     assert bars.bars_of(table.slice(3), SECOND).column("volume").to_pylist() == [Decimal(2)]
     assert bars.bars_of(table.slice(2, 1), SECOND).num_rows == 0
     several = table_of(
-        TRADES, [{**one, "venue": "okx"}, {**one, "venue": "okx", "flags": AGGREGATE, "size": 2}]
+        TRADES, [{**trade, "venue": "okx"}, {**trade, "venue": "okx", "flags": AGGREGATE, "size": 2}]
     )
     assert bars.bars_of(several, SECOND).column("trades").to_pylist() == [2]
 
@@ -165,17 +166,17 @@ def test_bars_equal_what_duckdb_says(root: Path) -> None:
 
 
 def test_made_again_the_files_are_the_same(root: Path) -> None:
-    found = [
+    runs = [
         list(bars.make(Committed.open(str(root)), interval_ns("1s"), symbols=["BTCUSDT"])) for _ in range(2)
     ]
     first = {path: path.read_bytes() for path in sorted(root.glob("bars/*/*/1s.parquet"))}
-    assert found[0] == found[1]
+    assert runs[0] == runs[1]
     list(bars.make(Committed.open(str(root)), interval_ns("1s")))
     assert {path: path.read_bytes() for path in sorted(root.glob("bars/*/*/1s.parquet"))} == first
-    assert [one.date for one in bars.make(Committed.open(str(root)), SECOND, start="2024-08-09")] == [
-        "2024-08-09"
-    ]
-    assert [one.date for one in bars.make(Committed.open(str(root)), SECOND, end="2024-08-08")] == [
+    assert [
+        bar_file.date for bar_file in bars.make(Committed.open(str(root)), SECOND, start="2024-08-09")
+    ] == ["2024-08-09"]
+    assert [bar_file.date for bar_file in bars.make(Committed.open(str(root)), SECOND, end="2024-08-08")] == [
         "2024-08-08"
     ]
 
@@ -183,7 +184,7 @@ def test_made_again_the_files_are_the_same(root: Path) -> None:
 def test_a_bar_that_may_still_change_is_left_out(root: Path) -> None:
     """The last event is 19.2 s after midnight: 10 s bars are closed up to 10 s, and all of the day before."""
     made = list(bars.make(Committed.open(str(root)), interval_ns("10s")))
-    assert [(one.date, one.bars, one.whole) for one in made] == [
+    assert [(bar_file.date, bar_file.bars, bar_file.whole) for bar_file in made] == [
         ("2024-08-08", 2, True),
         ("2024-08-09", 1, False),
     ]
@@ -199,10 +200,10 @@ def test_a_script_gets_a_line_for_each_file_and_people_are_told_of_none(root: Pa
 
 
 def test_the_command_counts_the_trades_that_make_the_bars(tmp_path: Path) -> None:
-    one = {"e": "trade", "E": 1723161600000, "T": 1723161600000, "s": "BTCUSDT", "m": False}
+    trade = {"e": "trade", "E": 1723161600000, "T": 1723161600000, "s": "BTCUSDT", "m": False}
     values = [
-        json.dumps({**one, "t": 1, "p": "2", "q": "3", "X": "MARKET"}),
-        json.dumps({**one, "t": 2, "p": "0", "q": "0", "X": "NA"}),
+        json.dumps({**trade, "t": 1, "p": "2", "q": "3", "X": "MARKET"}),
+        json.dumps({**trade, "t": 2, "p": "0", "q": "0", "X": "NA"}),
     ]
     (tmp_path / "capture").write_text("".join(f"{10**18} {value}\n" for value in values))
     archive(

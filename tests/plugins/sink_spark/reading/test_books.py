@@ -61,8 +61,8 @@ def levels(standing: books.Standing) -> tuple[dict[Decimal, Decimal], dict[Decim
     "at", [FIRST, FIRST + 140_000_000, FIRST + 7 * SECOND, MIDNIGHT, MIDNIGHT + 99 * SECOND]
 )
 def test_the_book_at_a_time_is_that_of_a_slow_reader(root: Path, at: int) -> None:
-    found = Committed.open(str(root))
-    standing = books.at(found, deltas.find(found, "BTCUSDT"), at)
+    opened_archive = Committed.open(str(root))
+    standing = books.at(opened_archive, deltas.find(opened_archive, "BTCUSDT"), at)
     assert levels(standing) == slow(root.parent, at)
     assert (standing.sync.breaks, standing.venue) == (0, "binance-usdm")
     assert standing.ts_event <= at
@@ -73,37 +73,40 @@ def test_the_ladder_is_shown(root: Path) -> None:
     assert "from the snapshot at offset 2" in ladder
     assert ladder.count(" ask ") == ladder.count(" bid ") == 3
     assert "don't follow" not in ladder
-    [told] = rows_said("book", root, "--symbol", "BTCUSDT", "--at", str(MIDNIGHT))
+    [shown_ladder] = rows_said("book", root, "--symbol", "BTCUSDT", "--at", str(MIDNIGHT))
     best = max(slow(root.parent, MIDNIGHT)[0].items())
-    assert [Decimal(text) for text in told["bids"][0]] == list(best)
-    assert (told["breaks"], told["last_id"], len(told["asks"])) == (0, 1060, 10)
+    assert [Decimal(text) for text in shown_ladder["bids"][0]] == list(best)
+    assert (shown_ladder["breaks"], shown_ladder["last_id"], len(shown_ladder["asks"])) == (0, 1060, 10)
 
 
 def test_a_dropped_change_is_told(root: Path, tmp_path: Path) -> None:
     """The book is shown all the same. Snapshots after the hole are left out unless an option asks for them."""
     lines = (json_line for json_line in messages(root.parent / "feed.gz"))
     kept = [
-        f"{one.received_ns} {one.value.decode()}\n" for at, one in enumerate(lines) if at != 43
+        f"{message.received_ns} {message.value.decode()}\n" for at, message in enumerate(lines) if at != 43
     ]  # a depth
     (tmp_path / "holed").write_text("".join(kept))
     archive(tmp_path / "archive", captured([tmp_path / "holed"], "feed"), decoders=("binance-usdm",))
     words = (tmp_path / "archive", "--symbol", "BTCUSDT")
     assert "1 change since that snapshot doesn't follow" in said("book", *words, "--at", str(MIDNIGHT))
     whole, broken = (rows_said("book", *words, "--write-snapshots", *more) for more in ((), ("--broken",)))
-    assert [(one["snapshots"], one["left_out"]) for one in whole] == [(2, 0), (0, 2)]
-    assert [(one["snapshots"], one["left_out"]) for one in broken] == [(2, 0), (2, 0)]
+    assert [(entry["snapshots"], entry["left_out"]) for entry in whole] == [(2, 0), (0, 2)]
+    assert [(entry["snapshots"], entry["left_out"]) for entry in broken] == [(2, 0), (2, 0)]
 
 
 def test_snapshots_are_the_book_at_their_times(root: Path) -> None:
     """Five levels every four seconds. Midnight has a snapshot, so that the next date can be read alone."""
-    found = Committed.open(str(root))
-    book = deltas.find(found, "BTCUSDT")
-    written = list(snapshots.write(found, book, 4 * SECOND, 5))
-    assert [(one.date, one.snapshots, one.rows, one.left_out) for one in written] == [
+    opened_archive = Committed.open(str(root))
+    book = deltas.find(opened_archive, "BTCUSDT")
+    written = list(snapshots.write(opened_archive, book, 4 * SECOND, 5))
+    assert [
+        (snapshot_file.date, snapshot_file.snapshots, snapshot_file.rows, snapshot_file.left_out)
+        for snapshot_file in written
+    ] == [
         ("2024-08-08", 5, 50, 0),
         ("2024-08-09", 5, 50, 0),
     ]
-    rows = pa.concat_tables(pq.read_table(root / one.path) for one in written).to_pylist()
+    rows = pa.concat_tables(pq.read_table(root / snapshot_file.path) for snapshot_file in written).to_pylist()
     times = sorted({row["ts"] for row in rows})
     assert times == [FIRST + nth * 4 * SECOND for nth in range(10)]
     for ts in times:
@@ -112,35 +115,42 @@ def test_snapshots_are_the_book_at_their_times(root: Path) -> None:
             here = [row for row in rows if (row["ts"], row["side"]) == (ts, side)]
             assert [row["level"] for row in here] == list(range(5))
             assert [(row["price"], row["size"]) for row in here] == wanted[:5]
-    before = [(root / one.path).read_bytes() for one in written]
-    assert [(root / one.path).read_bytes() for one in snapshots.write(found, book, 4 * SECOND, 5)] == before
+    before = [(root / snapshot_file.path).read_bytes() for snapshot_file in written]
+    assert [
+        (root / snapshot_file.path).read_bytes()
+        for snapshot_file in snapshots.write(opened_archive, book, 4 * SECOND, 5)
+    ] == before
 
 
 def test_a_silence_has_no_snapshots(root: Path) -> None:
-    found = Committed.open(str(root))
-    written = list(snapshots.write(found, deltas.find(found, "BTCUSDT"), SECOND // 4, 1, end="2024-08-08"))
-    assert [(one.date, one.snapshots) for one in written] == [
+    opened_archive = Committed.open(str(root))
+    written = list(
+        snapshots.write(
+            opened_archive, deltas.find(opened_archive, "BTCUSDT"), SECOND // 4, 1, end="2024-08-08"
+        )
+    )
+    assert [(snapshot_file.date, snapshot_file.snapshots) for snapshot_file in written] == [
         ("2024-08-08", 21)
     ]  # the snapshot and 20 changes
 
 
 def test_a_book_goes_on_from_a_full_snapshot(root: Path) -> None:
-    found = Committed.open(str(root))
-    book = deltas.find(found, "BTCUSDT")
+    opened_archive = Committed.open(str(root))
+    book = deltas.find(opened_archive, "BTCUSDT")
     at = MIDNIGHT + 7 * SECOND
-    plain = books.at(found, book, at)
-    list(snapshots.write(found, book, 5 * SECOND, 0))
-    stored = books.at(found, book, at)
+    plain = books.at(opened_archive, book, at)
+    list(snapshots.write(opened_archive, book, 5 * SECOND, 0))
+    stored = books.at(opened_archive, book, at)
     assert (plain.snapshot, stored.snapshot) == (
         "the snapshot at offset 2",
         "the snapshot stored for 2024-08-09T00:00:05.000000000Z",
     )
     assert levels(stored) == levels(plain) == slow(root.parent, at)
     assert (stored.last_id, stored.offset, stored.sync.breaks) == (plain.last_id, plain.offset, 0)
-    exact = books.at(found, book, MIDNIGHT + 5 * SECOND)
+    exact = books.at(opened_archive, book, MIDNIGHT + 5 * SECOND)
     assert levels(exact) == slow(root.parent, MIDNIGHT + 5 * SECOND)
-    again = list(snapshots.write(found, book, 5 * SECOND, 3, start="2024-08-09"))
-    assert [(one.date, one.snapshots) for one in again] == [("2024-08-09", 4)]
+    again = list(snapshots.write(opened_archive, book, 5 * SECOND, 3, start="2024-08-09"))
+    assert [(snapshot_file.date, snapshot_file.snapshots) for snapshot_file in again] == [("2024-08-09", 4)]
 
 
 def test_snapshots_of_every_book_are_written_where_no_symbol_is_named(root: Path, tmp_path: Path) -> None:
@@ -171,14 +181,14 @@ def test_a_book_is_of_one_topic(root: Path, tmp_path: Path) -> None:
     rows = captured([root.parent / "feed.gz"], "one")
     other = changed(rows, topic=["two"] * len(rows))
     archive(tmp_path / "topics", pa.concat_tables([rows, other]), decoders=("binance-usdm",))
-    found = Committed.open(str(tmp_path / "topics"))
+    opened_archive = Committed.open(str(tmp_path / "topics"))
     with pytest.raises(
         ArchiveError, match="several topics have a book of BTCUSDT: one, two; name one with --topic"
     ):
-        deltas.find(found, "BTCUSDT")
-    assert deltas.find(found, "BTCUSDT", "two").topic == "two"
+        deltas.find(opened_archive, "BTCUSDT")
+    assert deltas.find(opened_archive, "BTCUSDT", "two").topic == "two"
     split = changed(rows, partition=[at % 2 for at in range(len(rows))])
     archive(tmp_path / "split", split, decoders=("binance-usdm",))
-    found = Committed.open(str(tmp_path / "split"))
+    opened_archive = Committed.open(str(tmp_path / "split"))
     with pytest.raises(ArchiveError, match="several partitions"):
-        books.at(found, deltas.find(found, "BTCUSDT"), MIDNIGHT)
+        books.at(opened_archive, deltas.find(opened_archive, "BTCUSDT"), MIDNIGHT)

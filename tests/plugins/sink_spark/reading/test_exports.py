@@ -38,7 +38,10 @@ def small(small_archive: Path) -> Committed:
 
 @pytest.fixture(scope="module")
 def spot_files(spot: Committed, tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
-    return [one.path for one in hftbacktest.export(Selection(spot), tmp_path_factory.mktemp("events"))]
+    return [
+        export_file.path
+        for export_file in hftbacktest.export(Selection(spot), tmp_path_factory.mktemp("events"))
+    ]
 
 
 @pytest.fixture(scope="module")
@@ -54,7 +57,7 @@ def spot(tmp_path_factory: pytest.TempPathFactory) -> Committed:
 
 
 def written(files: Iterator[Exported]) -> dict[str, int]:
-    return {one.path.name: one.rows for one in files}
+    return {export_file.path.name: export_file.rows for export_file in files}
 
 
 def lines_of(path: Path) -> list[str]:
@@ -71,11 +74,15 @@ def test_numbers_are_exact() -> None:
         "1E-8",
         None,
     ]
-    column = pa.array([None if one is None else Decimal(one) for one in values], pa.decimal128(38, 18))
+    column = pa.array(
+        [None if number is None else Decimal(number) for number in values], pa.decimal128(38, 18)
+    )
     assert numbers.texts(column).to_pylist() == ["61800.3", "0.001", "5", "0", "100", "0.00000001", None]
     assert numbers.floats(column[:3]).tolist() == [61800.3, 0.001, 5.0]
     assert (numbers.places(column[:5]), numbers.places(column)) == (3, 8)
-    assert [int.from_bytes(one, "little") for one in numbers.fixed(column[:3], 16).to_pylist()] == [
+    assert [
+        int.from_bytes(fixed_bytes, "little") for fixed_bytes in numbers.fixed(column[:3], 16).to_pylist()
+    ] == [
         618003 * 10**15,
         10**13,
         5 * 10**16,
@@ -112,7 +119,7 @@ def test_exports_and_bars_have_the_trades_of_the_market_in_the_logs_order(
     for form in (tardis, plain, hftbacktest, nautilus):
         (tmp_path / form.__name__).mkdir()
     files = {
-        form: [one.path for one in form.export(Selection(mixed), tmp_path / form.__name__)]
+        form: [export_file.path for export_file in form.export(Selection(mixed), tmp_path / form.__name__)]
         for form in (tardis, plain, hftbacktest, nautilus)
     }
     prices = {
@@ -134,12 +141,12 @@ def test_exports_and_bars_have_the_trades_of_the_market_in_the_logs_order(
         query = "SELECT open, high, low, close, volume, trades FROM bars_of('XRPUSDT', INTERVAL 1 MINUTE)"
         (bar,) = connection.execute(query).fetchall()
     assert bar == (Decimal(2), Decimal("2.04"), Decimal(2), Decimal("2.02"), Decimal(9), 3)
-    assert [one.bars for one in bars.make(mixed, 60 * NS, through=True)] == [1]
+    assert [bar_file.bars for bar_file in bars.make(mixed, 60 * NS, through=True)] == [1]
 
 
 def test_tardis_files_by_day_of_receipt(small: Committed, tmp_path: Path) -> None:
-    found = written(tardis.export(Selection(small), tmp_path))
-    assert found == {
+    rows_by_file = written(tardis.export(Selection(small), tmp_path))
+    assert rows_by_file == {
         "binance-futures_trades_2024-08-08_BTCUSDT.csv.gz": 20,
         "binance-futures_trades_2024-08-09_BTCUSDT.csv.gz": 20,
         "binance-futures_incremental_book_L2_2024-08-08_BTCUSDT.csv.gz": 40 + 20 * 3,
@@ -172,8 +179,10 @@ def test_tardis_files_by_day_of_receipt(small: Committed, tmp_path: Path) -> Non
 def test_an_export_that_begins_later_begins_with_the_book_of_that_time(
     small: Committed, tmp_path: Path
 ) -> None:
-    found = written(tardis.export(Selection(small, start_ns=MIDNIGHT, end_ns=MIDNIGHT + 5 * NS), tmp_path))
-    (name,) = [name for name in found if "book" in name]
+    rows_by_file = written(
+        tardis.export(Selection(small, start_ns=MIDNIGHT, end_ns=MIDNIGHT + 5 * NS), tmp_path)
+    )
+    (name,) = [name for name in rows_by_file if "book" in name]
     rows = [line.split(",") for line in lines_of(tmp_path / name)[1:]]
     opening = [row for row in rows if row[4] == "true"]
     assert rows[: len(opening)] == opening
@@ -188,8 +197,12 @@ def test_an_export_that_begins_later_begins_with_the_book_of_that_time(
 
 
 def test_plain_csv_has_every_column_as_it_is(small: Committed, tmp_path: Path) -> None:
-    found = written(plain.export(Selection(small), tmp_path))
-    assert found == {"trades_BTCUSDT.csv.gz": 40, "book_deltas_BTCUSDT.csv.gz": 160, "bbo_BTCUSDT.csv.gz": 80}
+    rows_by_file = written(plain.export(Selection(small), tmp_path))
+    assert rows_by_file == {
+        "trades_BTCUSDT.csv.gz": 40,
+        "book_deltas_BTCUSDT.csv.gz": 160,
+        "bbo_BTCUSDT.csv.gz": 80,
+    }
     frame = polars.read_csv(tmp_path / "trades_BTCUSDT.csv.gz")
     assert frame["ts_recv"].to_list() == [(MIDNIGHT_S - 20 + nth) * NS + 300_000_000 for nth in range(40)]
     assert frame.columns[-2:] == ["k_partition", "k_offset"]
@@ -280,7 +293,7 @@ def test_events_that_were_overtaken_are_there_twice(tmp_path: Path) -> None:
 
 
 def test_a_nautilus_catalog_has_its_layout_and_schema(small: Committed, tmp_path: Path) -> None:
-    files = [one.path for one in nautilus.export(Selection(small), tmp_path)]
+    files = [export_file.path for export_file in nautilus.export(Selection(small), tmp_path)]
     assert [str(path.relative_to(tmp_path)) for path in files] == [
         f"data/{kind}/BTCUSDT-PERP.BINANCE/2024-08-08T23-59-40-{first}Z_2024-08-09T00-00-19-{last}Z.parquet"
         for kind, first, last in (
@@ -318,13 +331,13 @@ def test_a_symbol_of_two_venues_needs_a_choice(tmp_path: Path) -> None:
     feed = write_capture(tmp_path / "feed.gz", 3)
     rows = pa.concat_tables([captured([feed], "perp"), captured([feed], "spot")])
     archive(tmp_path / "a", rows, decoders=("perp=binance-usdm", "spot=binance-spot"))
-    found = Committed.open(str(tmp_path / "a"))
+    opened_archive = Committed.open(str(tmp_path / "a"))
     with pytest.raises(SettingsError, match="binance-spot, binance-usdm"):
-        list(hftbacktest.export(Selection(found), tmp_path / "x"))
+        list(hftbacktest.export(Selection(opened_archive), tmp_path / "x"))
     with pytest.raises(ArchiveError, match="nothing of ETHUSDT; symbols: BTCUSDT"):
-        list(tardis.export(Selection(found, ["ETHUSDT"]), tmp_path / "x"))
+        list(tardis.export(Selection(opened_archive, ["ETHUSDT"]), tmp_path / "x"))
     (tmp_path / "y").mkdir()
-    names = written(tardis.export(Selection(found), tmp_path / "y"))
+    names = written(tardis.export(Selection(opened_archive), tmp_path / "y"))
     assert {name.split("_")[0] for name in names} == {"binance", "binance-futures"}
 
 

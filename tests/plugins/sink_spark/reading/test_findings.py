@@ -20,7 +20,7 @@ pytestmark = pytest.mark.archive
 def archived(folder: Path, order: list[int]) -> Path:
     """Archives a made-up feed's messages in this order, in batches of 37."""
     feed = list(messages(write_capture(folder / "feed")))
-    lines = [f"{one.received_ns} {one.value.decode()}\n" for one in feed]
+    lines = [f"{message.received_ns} {message.value.decode()}\n" for message in feed]
     (folder / "planted").write_text("".join(lines[at] if at >= 0 else lines[at + len(feed)] for at in order))
     rows = captured([folder / "planted"], "feed")
     archive(folder / "archive", rows, batch_rows=37, decoders=("binance-usdm",))
@@ -55,9 +55,9 @@ def test_planted_faults_are_named(tmp_path: Path) -> None:
         ("bookTicker", "out_of_order", quote),
     ]
     assert (rows[0]["expected"], rows[0]["got"], rows[0]["missing"]) == (2, 3, 1)
-    told = run("gaps", root).output
-    assert [word in told for word in ("2024-08-08", "2024-08-09", "feed-0", "out_of_order")] == [True] * 4
-    assert "1 gap, 0 of them closed by messages that came late; 1 numbered message is still missing" in told
+    output = run("gaps", root).output
+    assert [word in output for word in ("2024-08-08", "2024-08-09", "feed-0", "out_of_order")] == [True] * 4
+    assert "1 gap, 0 of them closed by messages that came late; 1 numbered message is still missing" in output
     only = run("gaps", root, "--kind", "gap", "--symbol", "BTCUSDT", "--json", "--fail")
     assert (only.exit_code, len(only.output.splitlines())) == (1, 1)
     assert len(run("gaps", root, "--from", "2024-08-09", "--json").output.splitlines()) == 1
@@ -70,9 +70,11 @@ def test_planted_faults_are_named(tmp_path: Path) -> None:
 def test_a_swap_leaves_no_gap_open(tmp_path: Path) -> None:
     order = list(range(161))
     order[8], order[12] = order[12], order[8]
-    told = run("gaps", archived(tmp_path, order)).output
-    assert "1 gap, 1 of them closed by messages that came late; 0 numbered messages are still missing" in told
-    assert "gap_end" in told
+    output = run("gaps", archived(tmp_path, order)).output
+    assert (
+        "1 gap, 1 of them closed by messages that came late; 0 numbered messages are still missing" in output
+    )
+    assert "gap_end" in output
 
 
 def test_a_message_that_could_not_be_read_is_told_and_is_not_the_venues_loss(tmp_path: Path) -> None:
@@ -85,16 +87,16 @@ def test_a_message_that_could_not_be_read_is_told_and_is_not_the_venues_loss(tmp
     rows = changed(rows, value=values)
     archive(tmp_path / "archive", rows, batch_rows=37, decoders=("binance-usdm", "raw"))
     root = str(tmp_path / "archive")
-    found = rows_said("gaps", root)
-    assert [(row["stream"], row["kind"], row["k_offset"], row["missing"]) for row in found] == [
+    gap_rows = rows_said("gaps", root)
+    assert [(row["stream"], row["kind"], row["k_offset"], row["missing"]) for row in gap_rows] == [
         ("trade", "unread", 16, 1),
     ]
-    told = run("gaps", root, "--fail")
+    result = run("gaps", root, "--fail")
     assert (
         "1 gap, 0 of them closed by messages that came late; 1 numbered message is still missing"
-        in told.output
+        in result.output
     )
-    assert (told.exit_code, QUARANTINED.format(1) in told.output) == (1, True)
+    assert (result.exit_code, QUARANTINED.format(1) in result.output) == (1, True)
 
 
 def test_messages_that_no_decoder_reads_are_no_fault_of_the_feed(tmp_path: Path) -> None:
@@ -103,9 +105,9 @@ def test_messages_that_no_decoder_reads_are_no_fault_of_the_feed(tmp_path: Path)
     """
     rows = captured([write_capture(tmp_path / "feed")], "feed")
     values = [
-        one
+        sent_value
         for at, value in enumerate(rows["value"].to_pylist())
-        for one in ([value, b'{"channel":"l3"}'] if at % 3 else [value])
+        for sent_value in ([value, b'{"channel":"l3"}'] if at % 3 else [value])
     ]
     unread = values.count(b'{"channel":"l3"}')
     rows = pa.table(
@@ -140,8 +142,8 @@ def test_a_trade_that_a_venue_sends_again_is_told_and_fails_no_check(tmp_path: P
     rows = changed(rows, value=values)
     archive(tmp_path / "archive", rows, batch_rows=37, decoders=("binance-usdm",))
     root = str(tmp_path / "archive")
-    found = rows_said("gaps", root)
-    assert [(row["stream"], row["kind"], row["k_offset"]) for row in found] == [("trades", "stale", first)]
+    gap_rows = rows_said("gaps", root)
+    assert [(row["stream"], row["kind"], row["k_offset"]) for row in gap_rows] == [("trades", "stale", first)]
     assert run("gaps", root, "--fail").exit_code == 0
     assert run("gaps", root, "--kind", "stale", "--fail").exit_code == 1
 
@@ -155,5 +157,5 @@ def test_a_header_that_holds_no_time_is_told(tmp_path: Path) -> None:
     rows = changed(rows, headers=pairs)
     archive(tmp_path / "archive", rows, batch_rows=37, decoders=("binance-usdm",))
     output = run("gaps", tmp_path / "archive", "--json").output
-    found = [(row["stream"], row["kind"], row["k_offset"]) for row in map(json.loads, output.splitlines())]
-    assert found == [("offsets", "bad_recv", 40), ("offsets", "bad_recv_end", 60)]
+    gap_rows = [(row["stream"], row["kind"], row["k_offset"]) for row in map(json.loads, output.splitlines())]
+    assert gap_rows == [("offsets", "bad_recv", 40), ("offsets", "bad_recv_end", 60)]

@@ -61,9 +61,9 @@ def test_symbol_and_stream_of_venues(line: bytes, symbol: bytes, stream: str) ->
 def test_a_snapshot_belongs_to_the_symbol_before_it(tmp_path: Path) -> None:
     file = tmp_path / "feed.gz"
     file.write_bytes(gzip.compress(STAMPED + SNAPSHOT))
-    found = list(records(LoadPlan(files=[file]), 1))
-    assert [record.key for record in found] == [b"BTCUSDT", b"BTCUSDT"]
-    assert [record.timestamp_ms for record in found] == [1723161255030, 1723161255319]
+    loaded_records = list(records(LoadPlan(files=[file]), 1))
+    assert [record.key for record in loaded_records] == [b"BTCUSDT", b"BTCUSDT"]
+    assert [record.timestamp_ms for record in loaded_records] == [1723161255030, 1723161255319]
 
 
 def test_a_snapshot_at_the_front_needs_a_name(tmp_path: Path) -> None:
@@ -77,8 +77,8 @@ def test_a_snapshot_at_the_front_needs_a_name(tmp_path: Path) -> None:
 
 def test_a_book_and_its_snapshot_share_a_partition(tmp_path: Path) -> None:
     file = write_capture(tmp_path / "feed.gz", seconds=3)
-    found = list(records(LoadPlan(files=[file], spread="stream"), 3))
-    places = {(record.stream, record.partition) for record in found}
+    loaded_records = list(records(LoadPlan(files=[file], spread="stream"), 3))
+    places = {(record.stream, record.partition) for record in loaded_records}
     assert len(places) == 4  # no stream is in two partitions
     where = dict(places)
     assert where[captures.SNAPSHOT] == where["btcusdt@depth@0ms"]
@@ -132,7 +132,7 @@ def test_what_is_loaded_is_in_the_topic_in_order_with_stamps_and_headers(tmp_pat
         plan = LoadPlan(files=[file], recv_header="ns", compression="zstd", repeat=2)
         done = load(plan, topic, partitions=1)
         again = load(LoadPlan(files=[file], limit=3), topic, partitions=5)
-        found = read_topic(broker.bootstrap_servers, "ticks", {0: done.messages + 3})
+        topic_records = read_topic(broker.bootstrap_servers, "ticks", {0: done.messages + 3})
     wanted = list(records(plan, 1))
     assert (done.messages, done.partitions) == (len(wanted), 1) == (2 * (30 * 4 + 1), 1)
     assert done.streams == {
@@ -142,9 +142,10 @@ def test_what_is_loaded_is_in_the_topic_in_order_with_stamps_and_headers(tmp_pat
         "rest-snapshot": 2,
     }
     assert (again.messages, again.partitions) == (3, 1)  # a topic that is there keeps its partitions
-    assert [(one.value, one.key, one.timestamp_ms, one.headers) for one in found[: len(wanted)]] == [
-        (one.value, one.key, one.timestamp_ms, one.headers) for one in wanted
-    ]
+    assert [
+        (record.value, record.key, record.timestamp_ms, record.headers)
+        for record in topic_records[: len(wanted)]
+    ] == [(record.value, record.key, record.timestamp_ms, record.headers) for record in wanted]
 
 
 def test_a_broker_that_is_away_is_named() -> None:

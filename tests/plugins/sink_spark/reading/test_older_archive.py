@@ -71,10 +71,10 @@ def test_views_have_old_and_new_rows(root: Path, mixed: Path) -> None:
         (str(160 + 3 * SECONDS), "2", str(3 * SECONDS), "1"),
         (str(80 + 2 * SECONDS), "2", str(2 * SECONDS), "1"),
     ]
-    found = polars_rows(
+    frame = polars_rows(
         Committed.open(str(mixed)), "SELECT count(*) AS n, count(ts_sent) AS sent FROM trades"
     )
-    assert found.row(0) == (80 + SECONDS, SECONDS)
+    assert frame.row(0) == (80 + SECONDS, SECONDS)
     rows = Committed.open(str(mixed)).dataset("trades").to_table()
     assert (rows.num_rows, rows["ts_sent"].null_count) == (80 + SECONDS, 80)
     assert pc.unique(rows["symbol"]).to_pylist() == ["BTCUSDT"]
@@ -103,7 +103,8 @@ def test_every_command_reads_it(
     assert counts(root) == before
     verify(root)
     folders = {
-        path.rpartition("/")[0] for path in (one.path for one in Committed.open(str(root)).files("trades"))
+        path.rpartition("/")[0]
+        for path in (entry.path for entry in Committed.open(str(root)).files("trades"))
     }
     assert any(is_old_place(f"{folder}/x") for folder in folders)
 
@@ -130,5 +131,5 @@ def test_aggregates_have_a_table_of_their_own_and_stand_in_where_there_is_nothin
         assert list(Rows(connection, "SELECT count(*) FROM agg_trades")) == [("8",)]
         bars = list(Rows(connection, "SELECT symbol, volume::INT FROM bars ORDER BY symbol"))
     assert bars == [("BTCUSDT", "2"), ("ETHUSDT", "2")]
-    told = said("export", root, "--format", "tardis", "--json", "--out", str(tmp_path / "tardis"))
-    assert told.count('"rows": 4') + told.count('"rows":4') == 2
+    output = said("export", root, "--format", "tardis", "--json", "--out", str(tmp_path / "tardis"))
+    assert output.count('"rows": 4') + output.count('"rows":4') == 2

@@ -46,9 +46,9 @@ def test_every_row_once_by_key_then_in_the_logs_order(
 ) -> None:
     archive, entries = files_of(tmp_path_factory.mktemp("files"), files)
     chunks = list(ordered(archive, entries, ["key", "file", "row"], "key", batch_rows))
-    found = [tuple(row.values()) for chunk in chunks for row in chunk.to_pylist()]
+    merged_rows = [tuple(row.values()) for chunk in chunks for row in chunk.to_pylist()]
     wanted = sorted((*row, file, nth) for file, rows in enumerate(files) for nth, row in enumerate(rows))
-    assert found == [(key, file, nth) for key, _, _, file, nth in wanted]
+    assert merged_rows == [(key, file, nth) for key, _, _, file, nth in wanted]
 
 
 def test_files_are_opened_when_their_first_key_comes_up(

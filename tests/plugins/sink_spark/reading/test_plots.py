@@ -123,10 +123,10 @@ def test_one_batch_has_bars_and_a_calendar_without_findings_the_whole_width(tmp_
 
 
 def test_the_same_archive_gives_the_same_svg(found: Committed, tmp_path: Path) -> None:
-    one = spread.draw(found, "BTCUSDT", tmp_path / "a", svg=True)
-    two = spread.draw(found, "BTCUSDT", tmp_path / "b", svg=True)
-    assert one.read_bytes() == two.read_bytes()
-    assert b"<svg" in one.read_bytes()[:1000]
+    first_plot = spread.draw(found, "BTCUSDT", tmp_path / "a", svg=True)
+    second_plot = spread.draw(found, "BTCUSDT", tmp_path / "b", svg=True)
+    assert first_plot.read_bytes() == second_plot.read_bytes()
+    assert b"<svg" in first_plot.read_bytes()[:1000]
 
 
 def test_what_cannot_be_drawn_says_why(found: Committed, root: Path, tmp_path: Path) -> None:

@@ -26,11 +26,11 @@ NS = 10**9
 @pytest.fixture
 def rows(tmp_path: Path) -> pa.Table:
     """Returns raw rows of two partitions over midnight, with headers."""
-    one = captured([write_capture(tmp_path / "one.gz")], "ticks", recv_header="ns")
-    two = captured(
+    first_capture = captured([write_capture(tmp_path / "one.gz")], "ticks", recv_header="ns")
+    second_capture = captured(
         [write_capture(tmp_path / "two.gz", seconds=25, symbol="ETHUSDT")], "ticks", recv_header="ns"
     )
-    return pa.concat_tables([one, changed(two, partition=[1] * two.num_rows)])
+    return pa.concat_tables([first_capture, changed(second_capture, partition=[1] * second_capture.num_rows)])
 
 
 def raw_hashes(root: Path) -> dict[str, str]:
@@ -45,15 +45,17 @@ def archived(root: Path, rows: pa.Table, batch_rows: int = 30) -> RawTopic:
 def test_records_come_back_by_offset_though_midnight_splits_their_files(
     tmp_path: Path, rows: pa.Table
 ) -> None:
-    found = list(archived(tmp_path / "archive", rows).records())
-    assert [(one.partition, one.offset) for one in found] == [(0, n) for n in range(161)] + [
-        (1, n) for n in range(101)
-    ]
-    assert [one.value for one in found] == rows["value"].to_pylist()
-    assert [one.key for one in found] == rows["key"].to_pylist()
-    assert [one.timestamp_ms * 1000 for one in found] == rows["timestamp"].cast(pa.int64()).to_pylist()
+    replayed_records = list(archived(tmp_path / "archive", rows).records())
+    assert [(record.partition, record.offset) for record in replayed_records] == [
+        (0, n) for n in range(161)
+    ] + [(1, n) for n in range(101)]
+    assert [record.value for record in replayed_records] == rows["value"].to_pylist()
+    assert [record.key for record in replayed_records] == rows["key"].to_pylist()
+    assert [record.timestamp_ms * 1000 for record in replayed_records] == rows["timestamp"].cast(
+        pa.int64()
+    ).to_pylist()
     headers = [[(pair["key"], pair["value"]) for pair in pairs] for pairs in rows["headers"].to_pylist()]
-    assert [one.headers for one in found] == headers
+    assert [record.headers for record in replayed_records] == headers
 
 
 def test_records_of_a_range_go_by_their_offsets_though_their_stamps_jump_over_midnight(
@@ -63,15 +65,19 @@ def test_records_of_a_range_go_by_their_offsets_though_their_stamps_jump_over_mi
     rows = changed(plain, timestamp=[(MIDNIGHT_S + (-1) ** nth * 5) * 10**6 for nth in range(plain.num_rows)])
     source = archived(tmp_path / "archive", rows, batch_rows=8)
     assert len(Committed.open(str(tmp_path / "archive")).files("raw")) == 2 * 3
-    assert [one.offset for one in source.records()] == list(range(plain.num_rows))
+    assert [record.offset for record in source.records()] == list(range(plain.num_rows))
 
 
 def test_by_time_partitions_go_side_by_side_and_each_keeps_its_order(tmp_path: Path, rows: pa.Table) -> None:
-    found = list(archived(tmp_path / "archive", rows).records(by_time=True))
-    assert sorted(one.timestamp_ms for one in found) == [one.timestamp_ms for one in found]
+    replayed_records = list(archived(tmp_path / "archive", rows).records(by_time=True))
+    assert sorted(record.timestamp_ms for record in replayed_records) == [
+        record.timestamp_ms for record in replayed_records
+    ]
     for partition, size in ((0, 161), (1, 101)):
-        assert [one.offset for one in found if one.partition == partition] == list(range(size))
-    assert [one.partition for one in found[:120]].count(1) > 20
+        assert [record.offset for record in replayed_records if record.partition == partition] == list(
+            range(size)
+        )
+    assert [record.partition for record in replayed_records[:120]].count(1) > 20
 
 
 def test_a_replay_archived_again_gives_the_same_files(bootstrap: str, tmp_path: Path, rows: pa.Table) -> None:
@@ -85,7 +91,7 @@ def test_a_replay_archived_again_gives_the_same_files(bootstrap: str, tmp_path: 
     replay(source, target, ReplayPlan(append=True))
     assert target.ends() == {0: (0, 322), 1: (0, 202)}
     again = pa.concat_tables(
-        rows_of([one for one in sent if one.partition == part], "ticks", part, headers=True)
+        rows_of([record for record in sent if record.partition == part], "ticks", part, headers=True)
         for part in (0, 1)
     )
     archived(tmp_path / "again", again)
@@ -107,12 +113,12 @@ def test_of_several_topics_one_must_be_named(tmp_path: Path) -> None:
     feed = write_capture(tmp_path / "feed.gz", 3)
     rows = pa.concat_tables([captured([feed], "a"), captured([feed], "b")])
     archive(tmp_path / "archive", rows, decoders=("raw",))
-    found = Committed.open(str(tmp_path / "archive"))
+    opened_archive = Committed.open(str(tmp_path / "archive"))
     with pytest.raises(SettingsError, match="a, b"):
-        RawTopic.find(found)
+        RawTopic.find(opened_archive)
     with pytest.raises(ArchiveError, match="nothing of c; it has a, b"):
-        RawTopic.find(found, "c")
-    assert RawTopic.find(found, "b").rows == {0: 13}
+        RawTopic.find(opened_archive, "c")
+    assert RawTopic.find(opened_archive, "b").rows == {0: 13}
 
 
 @pytest.mark.parametrize(
@@ -125,10 +131,10 @@ def test_of_several_topics_one_must_be_named(tmp_path: Path) -> None:
 def test_holes_are_refused_unless_offsets_may_differ(
     bootstrap: str, tmp_path: Path, rows: pa.Table, start: int, skipped: range, why: str
 ) -> None:
-    one = rows.slice(0, 161)
-    one = changed(one, offset=list(range(start, start + 161)))
-    one = one.filter(pa.array([nth not in skipped for nth in range(161)]))
-    source = archived(tmp_path / "archive", one, batch_rows=500)
+    part_rows = rows.slice(0, 161)
+    part_rows = changed(part_rows, offset=list(range(start, start + 161)))
+    part_rows = part_rows.filter(pa.array([nth not in skipped for nth in range(161)]))
+    source = archived(tmp_path / "archive", part_rows, batch_rows=500)
     target = Topic(bootstrap, f"holes-{start}")
     with pytest.raises(ArchiveError, match=why):
         replay(source, target, ReplayPlan())
@@ -158,9 +164,9 @@ def test_a_paced_replay_waits_for_each_stamp(bootstrap: str, tmp_path: Path, row
 def test_a_compacted_archive_replays_the_same_records(tmp_path: Path, rows: pa.Table) -> None:
     before = list(archived(tmp_path / "archive", rows).records())
     said("compact", tmp_path / "archive")
-    found = Committed.open(str(tmp_path / "archive"))
-    after = RawTopic.find(found)
-    assert len(found.files("raw")) < 7
+    opened_archive = Committed.open(str(tmp_path / "archive"))
+    after = RawTopic.find(opened_archive)
+    assert len(opened_archive.files("raw")) < 7
     assert list(after.records()) == before
     assert after.holes() == []
 
@@ -178,8 +184,8 @@ def test_the_command_replays_and_refuses_with_a_status(
 ) -> None:
     archived(tmp_path / "archive", rows)
     where = (tmp_path / "archive", "--bootstrap", bootstrap, "--to-topic", "again")
-    [told] = rows_said("replay", *where, "--speed", "max")
-    assert (told["from"], told["records"], told["same_offsets"]) == ("ticks", 262, True)
+    [summary] = rows_said("replay", *where, "--speed", "max")
+    assert (summary["from"], summary["records"], summary["same_offsets"]) == ("ticks", 262, True)
     assert refused("replay", *where, "--speed", "max")[0] == 1
     assert refused("replay", *where, "--speed", "fast")[0] == 2
     span = ("--from", "2024-08-09", "--to", "2024-08-09T00:00:02")

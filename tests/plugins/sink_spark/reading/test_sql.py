@@ -38,24 +38,24 @@ def test_every_table_has_a_view_with_its_columns(root: Path) -> None:
 
 
 def test_dates_are_pruned_and_symbols_keep_their_text(root: Path) -> None:
-    found = asked(root, "SELECT date, symbol, count(*) FROM trades GROUP BY ALL ORDER BY date")
-    assert found == [("2024-08-08", "BTCUSDT", "20"), ("2024-08-09", "BTCUSDT", "20")]
+    answer_rows = asked(root, "SELECT date, symbol, count(*) FROM trades GROUP BY ALL ORDER BY date")
+    assert answer_rows == [("2024-08-08", "BTCUSDT", "20"), ("2024-08-09", "BTCUSDT", "20")]
 
 
 def test_answers_are_exact(root: Path) -> None:
-    found = asked(
+    answer_rows = asked(
         root, "SELECT price, ts(ts_recv), ns('2024-08-08 23:59:40.3') FROM trades ORDER BY k_offset LIMIT 1"
     )
-    assert found == [("60000.200000000000000000", "2024-08-08 23:59:40.3", "1723161580300000000")]
+    assert answer_rows == [("60000.200000000000000000", "2024-08-08 23:59:40.3", "1723161580300000000")]
     ((recv,),) = asked(root, "SELECT ts(max(ts_recv)) FROM book_deltas")
     assert recv == "2024-08-09 00:00:19.200000123"
 
 
 def test_macros(root: Path) -> None:
-    found = asked(
+    answer_rows = asked(
         root, "SELECT mid(bid, ask), round(spread_bps(bid, ask), 6) FROM bbo ORDER BY k_offset LIMIT 1"
     )
-    assert found == [("60000.149999999994", "0.016667")]
+    assert answer_rows == [("60000.149999999994", "0.016667")]
     bars = asked(root, "SELECT bar, open, high, trades FROM bars_of('BTCUSDT', INTERVAL 1 MINUTE)")
     assert [(bar, Decimal(str(high)), trades) for bar, _, high, trades in bars] == [
         ("2024-08-08 23:59:00", Decimal("60006.2"), "20"),
@@ -97,10 +97,10 @@ def test_bars_of_has_the_last_trade_of_a_message_as_its_close(root: Path) -> Non
             "CAST(NULL AS BIGINT) AS trade_id, 1 AS side, price, 1::DECIMAL(38, 18) AS size, 0 AS flags, "
             "4 AS k_offset FROM unnest([5, 9, 3, 6]::DECIMAL(38, 18)[]) AS prices(price)"
         )
-        found = connection.execute(
+        bar_rows = connection.execute(
             "SELECT open, high, low, close FROM bars_of('S', INTERVAL 1 MINUTE)"
         ).fetchall()
-    assert found == [(5, 9, 3, 6)]
+    assert bar_rows == [(5, 9, 3, 6)]
 
 
 def test_files_that_no_record_names_are_not_seen(root: Path, tmp_path: Path) -> None:

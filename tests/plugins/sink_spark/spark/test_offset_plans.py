@@ -27,8 +27,8 @@ lags = st.dictionaries(
 def test_positions_are_read_as_spark_writes_them(
     text: str, kind: str, timestamp_ms: int, offsets: offset_plans.Offsets
 ) -> None:
-    found = offset_plans.parse_position(text, "starting")
-    assert (found.kind, found.timestamp_ms, dict(found.offsets)) == (kind, timestamp_ms, offsets)
+    position = offset_plans.parse_position(text, "starting")
+    assert (position.kind, position.timestamp_ms, dict(position.offsets)) == (kind, timestamp_ms, offsets)
 
 
 @pytest.mark.parametrize(
@@ -101,7 +101,7 @@ def test_partitions_that_lost_all_records_are_named() -> None:
 
 
 def test_neighbouring_ranges_are_joined() -> None:
-    found = offset_plans.merged(
+    spans = offset_plans.merged(
         [OffsetRange("t", 0, 5, 9), OffsetRange("t", 0, 0, 5), OffsetRange("t", 0, 20, 30)]
     )
-    assert found == {("t", 0): [(0, 9), (20, 30)]}
+    assert spans == {("t", 0): [(0, 9), (20, 30)]}

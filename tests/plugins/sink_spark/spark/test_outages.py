@@ -78,10 +78,10 @@ def test_an_outage_is_told_while_the_query_waits_and_so_is_its_end(
         settings = make_topic(broker.bootstrap_servers, "away", root=tmp_path)
         away.set()
         archive(settings, "run", stop, follow, _session())
-    told = [event for event in events if isinstance(event, Waiting | Back)]
-    assert isinstance(told[0], Waiting)
-    assert told[0].text == "b:1 doesn't answer"
-    assert [type(event) for event in told].count(Back) == 1
+    outage_events = [event for event in events if isinstance(event, Waiting | Back)]
+    assert isinstance(outage_events[0], Waiting)
+    assert outage_events[0].text == "b:1 doesn't answer"
+    assert [type(event) for event in outage_events].count(Back) == 1
 
 
 def test_a_run_outlives_a_worker_that_didnt_start_and_tells_it(
@@ -110,9 +110,9 @@ def test_a_run_outlives_a_worker_that_didnt_start_and_tells_it(
     with EmbeddedBroker() as broker:
         settings = make_topic(broker.bootstrap_servers, "slow", root=tmp_path)
         archive(settings, "run", stop, events.append, _session())
-        told = [event.text for event in events if isinstance(event, Waiting)]
-        assert len(told) == 2
-        assert "(SparkException: Python worker failed to connect back.)" in told[0]
+        texts = [event.text for event in events if isinstance(event, Waiting)]
+        assert len(texts) == 2
+        assert "(SparkException: Python worker failed to connect back.)" in texts[0]
         queries = iter([Failed()])
         with pytest.raises(AwayError, match="couldn't start a Python worker"):
             archive(settings, "once", stop, events.append, _session())
@@ -253,17 +253,17 @@ def test_a_watchman_knows_an_outage_from_a_refusal() -> None:
         ArchiveError("refused"),
         AwayError("away again"),
     ]
-    asked = threading.Event()
+    question = threading.Event()
 
     def ask() -> None:
         if not answers:
-            asked.set()
+            question.set()
             raise AwayError("last")
         answer = answers.pop(0)
         if answer is not None:
             raise answer
 
     with Watchman(ask, 0.001) as watchman:
-        assert asked.wait(30)
+        assert question.wait(30)
     assert watchman.failed >= 3
     assert watchman.trouble == "last"

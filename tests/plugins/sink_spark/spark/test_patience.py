@@ -7,11 +7,11 @@ from blumfeld_sink_spark.spark.run.patience import BACKOFF_MAX_S, FOREVER, Patie
 
 def _pauses(patience: Patience, now_s: float, answers_after_s: float = 0.0) -> list[float]:
     """Returns the pauses between attempts, until it gives up or has made ten attempts."""
-    found: list[float] = []
-    while len(found) < 10 and (pause_s := patience.pause_s(now_s)) is not None:
-        found.append(pause_s)
+    pauses_s: list[float] = []
+    while len(pauses_s) < 10 and (pause_s := patience.pause_s(now_s)) is not None:
+        pauses_s.append(pause_s)
         now_s += pause_s + answers_after_s
-    return found
+    return pauses_s
 
 
 def test_pauses_double_up_to_a_bound() -> None:

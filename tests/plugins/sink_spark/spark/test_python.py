@@ -24,14 +24,14 @@ def _cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_sparks_zips_are_taken_off_the_path_and_nothing_else() -> None:
     given = ["/spark/python/lib/pyspark.zip", "/spark/python/lib/py4j-0.10-src.zip", "/a folder", "/x.jar"]
-    found = subprocess.run(
+    result = subprocess.run(
         [worker_python(local=True), "-c", ASKED, "an argument", "*"],
         env={**os.environ, "PYTHONPATH": ":".join([*given, given[0]])},
         capture_output=True,
         text=True,
         check=True,
     )
-    assert found.stdout.strip() == f"/a folder:/x.jar {sys.prefix} an argument *"
+    assert result.stdout.strip() == f"/a folder:/x.jar {sys.prefix} an argument *"
 
 
 def test_the_script_is_made_once() -> None:

@@ -54,24 +54,24 @@ class _Archive:
 
     def jvm(self) -> int:
         children = Path(f"/proc/{self.process.pid}/task").glob("*/children")
-        [found] = [
+        [jvm_pid] = [
             int(pid)
             for file in children
             for pid in file.read_text().split()
             if b"java" in Path(f"/proc/{pid}/cmdline").read_bytes()
         ]
-        return found
+        return jvm_pid
 
 
 @contextmanager
 def _archiving(folder: Path, bootstrap: str, topic: str) -> Iterator[_Archive]:
-    found = _Archive(folder, bootstrap, topic)
+    archiver = _Archive(folder, bootstrap, topic)
     try:
-        yield found
+        yield archiver
     finally:
-        if found.process.poll() is None:
-            found.process.kill()
-            found.process.wait(30)
+        if archiver.process.poll() is None:
+            archiver.process.kill()
+            archiver.process.wait(30)
 
 
 @pytest.mark.parametrize("version", ["4.3.1", "4.4.0"])
@@ -101,9 +101,9 @@ def test_a_live_archive_outlives_restarts_of_apache_kafka(tmp_path: Path, versio
     finally:
         archive.process.kill()
         archive.process.wait(30)
-    told = re.findall(r"^waiting|^it works again", archive.text, re.MULTILINE)
-    assert told == ["waiting", "it works again"] * (len(told) // 2), archive.text
-    assert len(told) >= 4, archive.text
+    notices = re.findall(r"^waiting|^it works again", archive.text, re.MULTILINE)
+    assert notices == ["waiting", "it works again"] * (len(notices) // 2), archive.text
+    assert len(notices) >= 4, archive.text
     assert "Traceback" not in archive.text
     rows = ds.dataset([str(path) for path in (archive.root / "raw").rglob("*.parquet")]).to_table()
     assert sorted(rows["k_offset"].to_pylist()) == list(range(32))

@@ -18,10 +18,10 @@ def _texts(events: list[Event]) -> list[str]:
 
 def test_a_query_without_its_checkpoint_goes_on_at_the_ledgers_end() -> None:
     """A partition that isn't in the ledger yet begins at its first offset, so that none of it is lost."""
-    told: list[Event] = []
-    found = behind({P0: 100, P1: 100}, {P0: [(0, 40), (60, 80)]}, {P0: 5, P1: 3}, told.append)
-    assert found == {P0: 80, P1: 3}
-    assert "t-0 at 80, t-1 at 3" in _texts(told)[0]
+    events: list[Event] = []
+    starts = behind({P0: 100, P1: 100}, {P0: [(0, 40), (60, 80)]}, {P0: 5, P1: 3}, events.append)
+    assert starts == {P0: 80, P1: 3}
+    assert "t-0 at 80, t-1 at 3" in _texts(events)[0]
 
 
 @pytest.mark.parametrize(
@@ -35,10 +35,10 @@ def test_a_query_without_its_checkpoint_goes_on_at_the_ledgers_end() -> None:
     ],
 )
 def test_a_backfill_takes_what_isnt_archived_yet(spans: list[tuple[int, int]], left: tuple[int, int]) -> None:
-    told: list[Event] = []
-    start, end = uncovered({P0: 10}, {P0: 50}, {P0: spans}, told.append)
+    events: list[Event] = []
+    start, end = uncovered({P0: 10}, {P0: 50}, {P0: spans}, events.append)
     assert (start[P0], end[P0]) == left
-    assert bool(told) == (left != (10, 50))
+    assert bool(events) == (left != (10, 50))
 
 
 def test_a_backfill_of_what_is_archived_reads_nothing() -> None:

@@ -57,10 +57,10 @@ def test_results_depend_on_the_rows_alone(
     rows = trades()
     expected = _result(tmp_path / "whole", [rows])
     monkeypatch.setattr(task, "BATCH_BYTES", batch_bytes)
-    found = _result(tmp_path / "cut", [rows.slice(start, given) for start in range(0, MESSAGES, given)])
-    assert (found.messages, found.first_offset, found.last_offset) == (MESSAGES, 0, MESSAGES - 1)
-    assert [file.sha256 for file in found.files] == [file.sha256 for file in expected.files]
-    assert (found.bytes_in, found.sequences) == (expected.bytes_in, expected.sequences)
+    result = _result(tmp_path / "cut", [rows.slice(start, given) for start in range(0, MESSAGES, given)])
+    assert (result.messages, result.first_offset, result.last_offset) == (MESSAGES, 0, MESSAGES - 1)
+    assert [file.sha256 for file in result.files] == [file.sha256 for file in expected.files]
+    assert (result.bytes_in, result.sequences) == (expected.bytes_in, expected.sequences)
 
 
 def test_an_aborted_task_leaves_nothing(tmp_path: Path) -> None:
@@ -68,7 +68,7 @@ def test_an_aborted_task_leaves_nothing(tmp_path: Path) -> None:
     work.add(trades())
     work.abort()
     assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
-    assert not any(one.files for one in work.finish())
+    assert not any(result.files for result in work.finish())
 
 
 def _result(root: Path, batches: list[pa.RecordBatch]) -> TaskResult:

@@ -158,8 +158,8 @@ def test_listing_is_sorted_and_deep(store: ArchiveStore) -> None:
 def test_what_is_not_there_is_said_so(store: ArchiveStore) -> None:
     assert not store.exists("none")
     store.delete("none")
-    asked: list[Callable[[str], Any]] = [store.read, store.size, store.modified_ms, store.open_input]
-    for ask in asked:
+    questions: list[Callable[[str], Any]] = [store.read, store.size, store.modified_ms, store.open_input]
+    for ask in questions:
         with pytest.raises(FileNotFoundError):
             ask("none")
 

@@ -43,20 +43,20 @@ def _app(raised: BaseException | None) -> typer.Typer:
 def test_what_was_refused_is_one_line_and_a_status(
     make: Callable[[], BaseException], status: int, line: str
 ) -> None:
-    found = CliRunner().invoke(_app(make()), [])
-    assert (found.exit_code, found.stderr.strip(), found.stdout) == (status, line, "")
+    result = CliRunner().invoke(_app(make()), [])
+    assert (result.exit_code, result.stderr.strip(), result.stdout) == (status, line, "")
 
 
 def test_an_error_of_several_lines_begins_once() -> None:
-    found = CliRunner().invoke(_app(SettingsError("a.toml: archive.x: 1\na.toml: archive.y: 2")), [])
-    assert found.stderr == "blumfeld archive: a.toml: archive.x: 1\n  a.toml: archive.y: 2\n"
+    result = CliRunner().invoke(_app(SettingsError("a.toml: archive.x: 1\na.toml: archive.y: 2")), [])
+    assert result.stderr == "blumfeld archive: a.toml: archive.x: 1\n  a.toml: archive.y: 2\n"
 
 
 def test_a_module_of_our_own_that_is_missing_is_a_fault() -> None:
-    found = CliRunner().invoke(_app(ModuleNotFoundError("x", name="blumfeld_sink_spark.nowhere")), [])
-    assert isinstance(found.exception, ModuleNotFoundError)
+    result = CliRunner().invoke(_app(ModuleNotFoundError("x", name="blumfeld_sink_spark.nowhere")), [])
+    assert isinstance(result.exception, ModuleNotFoundError)
 
 
 def test_options_pass_through() -> None:
-    found = CliRunner().invoke(_app(None), ["--root", "there"])
-    assert (found.exit_code, found.stdout.strip()) == (0, "there")
+    result = CliRunner().invoke(_app(None), ["--root", "there"])
+    assert (result.exit_code, result.stdout.strip()) == (0, "there")

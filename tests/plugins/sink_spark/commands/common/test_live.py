@@ -69,8 +69,8 @@ def test_an_outage_is_told_once_and_so_is_its_end(
     with view() as shown:
         for event in outages:
             shown.show(event)
-    told = capsys.readouterr()
-    text = told.out + told.err
+    output = capsys.readouterr()
+    text = output.out + output.err
     assert text.count("gone") - 3 in ((0, 1) if view is live._LiveView else (0,))  # what it draws last stays
     assert text.count("works again") == 2 or text.count('"back"') == 2
 
@@ -116,12 +116,20 @@ def test_a_line_a_batch_is_kept_and_a_full_disk_is_no_error(tmp_path_factory: py
 
 def test_options_become_settings() -> None:
     sets = ["skew_ms=5", "compression=zstd:9", "spark.executor.memory=2g", "kafka.security.protocol=SSL"]
-    found = load(
+    archive_settings = load(
         None, options.overrides({"topics": "a, b", "root": "r", "name": None, "as_json": True, "sets": sets})
     )
-    assert (found.topics, found.root, found.name, found.skew_ms) == (("a", "b"), "r", "archive", 5)
-    assert found.compression == "zstd:9"
-    assert (found.spark, found.kafka) == ({"spark.executor.memory": "2g"}, {"security.protocol": "SSL"})
+    assert (
+        archive_settings.topics,
+        archive_settings.root,
+        archive_settings.name,
+        archive_settings.skew_ms,
+    ) == (("a", "b"), "r", "archive", 5)
+    assert archive_settings.compression == "zstd:9"
+    assert (archive_settings.spark, archive_settings.kafka) == (
+        {"spark.executor.memory": "2g"},
+        {"security.protocol": "SSL"},
+    )
     with pytest.raises(SettingsError, match="KEY=VALUE"):
         options.overrides({"sets": ["skew_ms"]})
 

@@ -30,8 +30,8 @@ def applied(*values: bytes) -> Applied:
 
 
 def rows(name: str, *values: bytes) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = applied(*values).tables[name].to_pylist()
-    return found
+    row_dicts: list[dict[str, Any]] = applied(*values).tables[name].to_pylist()
+    return row_dicts
 
 
 def decoded(*values: bytes) -> Decoded:
@@ -94,12 +94,12 @@ def test_a_sampled_quote_is_of_its_instant() -> None:
 
 
 def test_ten_levels_are_a_snapshot_without_the_empty_ones() -> None:
-    found = rows("book_deltas", dbn.ten_levels())
-    assert [row["side"] for row in found] == [1] * 6 + [-1] * 10
-    assert [row["size"] for row in found[:6]] == [Decimal(24 + nth) for nth in range(6)]
-    assert found[6]["price"] == Decimal("3720.5")
-    assert all(row["is_snapshot"] and row["first_id"] == row["last_id"] == 7 for row in found)
-    assert {row["prev_id"] for row in found} == {RESTART}
+    levels = rows("book_deltas", dbn.ten_levels())
+    assert [row["side"] for row in levels] == [1] * 6 + [-1] * 10
+    assert [row["size"] for row in levels[:6]] == [Decimal(24 + nth) for nth in range(6)]
+    assert levels[6]["price"] == Decimal("3720.5")
+    assert all(row["is_snapshot"] and row["first_id"] == row["last_id"] == 7 for row in levels)
+    assert {row["prev_id"] for row in levels} == {RESTART}
 
 
 def test_each_book_of_ten_levels_is_the_book() -> None:
@@ -139,8 +139,8 @@ def test_a_file_says_venue_and_symbol(version: int, by_id: bool) -> None:
     tomorrow = dbn.EVENT_NS + 86_400 * 10**9
     late = dbn.trade(event_ns=tomorrow, received_ns=tomorrow)
     value = dbn.file_of(dbn.trade() + late, version, by_id=by_id)
-    found = rows("trades", compress(Codec.ZSTD, value) if version == 2 else value)
-    assert [(row["venue"], row["symbol"]) for row in found] == [("GLBX.MDP3", "ESH1"), ("GLBX.MDP3", "5482")]
+    trades = rows("trades", compress(Codec.ZSTD, value) if version == 2 else value)
+    assert [(row["venue"], row["symbol"]) for row in trades] == [("GLBX.MDP3", "ESH1"), ("GLBX.MDP3", "5482")]
 
 
 def test_two_files_in_a_batch_keep_their_own_names() -> None:
@@ -156,8 +156,8 @@ def test_records_of_many_kinds_stay_in_order() -> None:
 def test_a_record_may_be_longer_than_its_struct() -> None:
     """A live feed adds the time at which it sent it."""
     sent = dbn.trade(more=bytes(8))
-    found = rows("trades", sent, sent + dbn.trade(size=9))
-    assert [row["size"] for row in found] == [5, 5, 9]
+    trades = rows("trades", sent, sent + dbn.trade(size=9))
+    assert [row["size"] for row in trades] == [5, 5, 9]
 
 
 def test_sequences_are_told_for_each_message() -> None:
@@ -167,9 +167,10 @@ def test_sequences_are_told_for_each_message() -> None:
         + dbn.trade(sequence=9, received_ns=dbn.RECEIVED_NS + 1)
         + dbn.quote(1, "A", sequence=6)
     )
-    found = applied(dbn.trade(sequence=4), value).sequences.to_pylist()
+    sequence_rows = applied(dbn.trade(sequence=4), value).sequences.to_pylist()
     assert [
-        (row["offset"], row["stream"], row["first_id"], row["last_id"], row["ts_recv"]) for row in found
+        (row["offset"], row["stream"], row["first_id"], row["last_id"], row["ts_recv"])
+        for row in sequence_rows
     ] == [
         (1000, "trades", 4, 4, dbn.RECEIVED_NS),
         (1001, "trades", 5, 9, dbn.RECEIVED_NS + 1),
@@ -203,9 +204,9 @@ def test_sequences_are_told_for_each_message() -> None:
 def test_what_is_refused_says_why(value: bytes, error: str) -> None:
     """Whole: the good trade beside it in the message is refused too, the message beside it isn't."""
     made = decoded(dbn.trade(), value)
-    ((row, found),) = rejections_of(made)
+    ((row, refusal),) = rejections_of(made)
     assert row == 1
-    assert error in found
+    assert error in refusal
     assert made.tables["trades"].column("row").to_pylist() == [0]
 
 
@@ -258,8 +259,8 @@ def test_databentos_own_files(schema: str) -> None:
 
 
 def test_the_first_trades_of_databentos_file() -> None:
-    found = rows("trades", (shared_path("market-data/dbn") / "test_data.trades.dbn").read_bytes())
-    assert [(row["ts_event"], row["price"], row["size"], row["side"], row["flags"]) for row in found] == [
+    trades = rows("trades", (shared_path("market-data/dbn") / "test_data.trades.dbn").read_bytes())
+    assert [(row["ts_event"], row["price"], row["size"], row["side"], row["flags"]) for row in trades] == [
         (1_609_160_400_098_821_953, Decimal("3720.25"), Decimal(5), -1, 129 << 8),
         (1_609_160_400_107_665_963, Decimal("3720.25"), Decimal(21), -1, 129 << 8),
     ]

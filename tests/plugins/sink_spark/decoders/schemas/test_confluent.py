@@ -156,8 +156,8 @@ def test_message_indexes_that_cannot_be(payload: bytes) -> None:
 def test_json_by_the_registry(registry: Registry) -> None:
     registry.add(20, "{}", schemaType="JSON")
     value = framed(20, b'{"ts":5,"symbol":"A","bids":[["1.0",2],{"px":3,"qty":"4"}],"last_update_id":"77"}')
-    found = apply(registry, value).tables["book_deltas"].to_pylist()
-    assert [(row["price"], row["size"], row["last_id"]) for row in found] == [(1, 2, 77), (3, 4, 77)]
+    levels = apply(registry, value).tables["book_deltas"].to_pylist()
+    assert [(row["price"], row["size"], row["last_id"]) for row in levels] == [(1, 2, 77), (3, 4, 77)]
 
 
 def test_a_name_says_what_names_do_not(registry: Registry) -> None:
@@ -247,8 +247,8 @@ def test_a_bad_message_says_what_is_wrong(
     registry: Registry, value: bytes, error: str, schema_id: int | None
 ) -> None:
     keys = [b"" if "symbol" in error else b"A"]
-    ((place, said, found),) = refused(apply(registry, value, keys=keys))
-    assert (place, found) == (0, schema_id)
+    ((place, said, rejected_schema_id),) = refused(apply(registry, value, keys=keys))
+    assert (place, rejected_schema_id) == (0, schema_id)
     assert error in said
 
 
@@ -316,9 +316,9 @@ def test_user_and_password_are_sent_and_not_told(registry: Registry) -> None:
     assert refused(apply(url, *avro(TRADE_ID, TRADE, TRADED))) == []
     assert registry.authorization == "Basic bWU6cEBzcw=="
     registry.fails = [(403, b"")]
-    with pytest.raises(ArchiveError, match="refuses us") as told:
+    with pytest.raises(ArchiveError, match="refuses us") as refusal:
         apply(url, framed(50, b"x"))
-    assert "p%40ss" not in str(told.value)
+    assert "p%40ss" not in str(refusal.value)
 
 
 def test_schemas_that_refer_to_others(registry: Registry) -> None:

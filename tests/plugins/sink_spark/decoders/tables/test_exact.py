@@ -271,13 +271,13 @@ def test_a_spread_of_texts_is_read_at_once() -> None:
 def test_texts_are_exact_or_refused(text: str, kind: Any) -> None:
     value = Decimal(text)
     try:
-        (found,) = exact(pa.array([text]), kind).to_pylist()
+        (exact_value,) = exact(pa.array([text]), kind).to_pylist()
     except pa.ArrowInvalid:
         assert value != 0
         whole = value.adjusted() < kind.precision - kind.scale
         assert not whole or value != round(value, kind.scale)
     else:
-        assert found == value
+        assert exact_value == value
 
 
 NO_NUMBERS = [
@@ -338,14 +338,14 @@ def test_a_decoder_s_own_decimals_fit_to_the_last_digit_or_not_at_all(
     given = pa.array([f"{number:f}"]) if as_text else pa.array([number], given_kind)
     faults: column_types.Faults = {}
     kind = pa.decimal128(*wanted)
-    (found,) = column_types.cast(
+    (cast_value,) = column_types.cast(
         "price", pa.chunked_array([given]), kind, pa.chunked_array([[0]]), faults
     ).to_pylist()
     whole = number == 0 or number.adjusted() < wanted[0] - wanted[1]
     _, digits, exponent = number.as_tuple()
     zeros = len(digits) - len("".join(map(str, digits)).rstrip("0"))
     if whole and (number == 0 or int(exponent) + zeros >= -wanted[1]):
-        assert (found, faults) == (number, {})
+        assert (cast_value, faults) == (number, {})
     else:
-        assert found is None
+        assert cast_value is None
         assert list(faults) == [0]

@@ -152,9 +152,9 @@ def test_white_space_between_tokens_is_json_and_does_no_harm() -> None:
     broken = trade(4).replace('"data":{', '"data":{\n')
     decoded = DECODER.decode(rows_of([trade(1), spaced, trade(3), broken, trade(5)]))
     assert not errors(decoded)
-    found = rows_in(decoded, "trades")
-    assert [(row["row"], row["trade_id"]) for row in found] == [(0, 1), (1, 2), (2, 3), (3, 4), (4, 5)]
-    assert len({(row["price"], row["ts_event"], row["symbol"], row["side"]) for row in found}) == 1
+    trades = rows_in(decoded, "trades")
+    assert [(row["row"], row["trade_id"]) for row in trades] == [(0, 1), (1, 2), (2, 3), (3, 4), (4, 5)]
+    assert len({(row["price"], row["ts_event"], row["symbol"], row["side"]) for row in trades}) == 1
 
 
 def test_keys_in_another_order_and_keys_that_nobody_reads_are_fine() -> None:
@@ -194,9 +194,9 @@ def test_good_messages_among_broken_ones_are_all_decoded_and_each_verdict_is_its
         alone = DECODER.decode(rows_of([value]))
         assert errors(together).get(row) == errors(alone).get(0)
         for table in ("trades", "book_deltas"):
-            mine = [{**one, "row": 0} for one in rows_in(together, table) if one["row"] == row]
+            mine = [{**entry, "row": 0} for entry in rows_in(together, table) if entry["row"] == row]
             assert (
-                mine == [dict.fromkeys(mine[0]) | one for one in rows_in(alone, table)]
+                mine == [dict.fromkeys(mine[0]) | entry for entry in rows_in(alone, table)]
                 if mine
                 else not rows_in(alone, table)
             )

@@ -37,12 +37,12 @@ def enveloped(message: str) -> str:
 
 def plain(columns: dict[str, Any]) -> dict[str, Any]:
     """Columns as lists; two sides of a book as one list of (message, side, price, size)."""
-    found = {}
+    lists = {}
     names = [name for name, column in columns.items() if isinstance(column, lv.Side) or _is_levels(column)]
     if names:
         bids, asks = sorted(names, reverse=True)
         levels = lv.levels(columns[bids], columns[asks])
-        found["levels"] = list(
+        lists["levels"] = list(
             zip(
                 levels.message.tolist(), levels.side.to_pylist(), levels.price.to_pylist(), levels.size.to_pylist(),
                 strict=True,
@@ -50,8 +50,8 @@ def plain(columns: dict[str, Any]) -> dict[str, Any]:
         )  # fmt: skip
     for name, column in columns.items():
         if name not in names:
-            found[name] = (column if isinstance(column, pa.Array) else column.strings()).to_pylist()
-    return found
+            lists[name] = (column if isinstance(column, pa.Array) else column.strings()).to_pylist()
+    return lists
 
 
 def _is_levels(column: Any) -> bool:
@@ -61,10 +61,10 @@ def _is_levels(column: Any) -> bool:
 def agree(messages: list[str] | list[bytes], kind: Kind) -> bool:
     """Returns True where the short way read the messages. Then the parser must read the same."""
     values = pa.array([m.encode() if isinstance(m, str) else m for m in messages], pa.binary())
-    found = shapes.read(values, kind.schema, kind.inside)
-    if found is not None:
-        assert plain(found) == plain(_by_parser(values, kind))
-    return found is not None
+    read_columns = shapes.read(values, kind.schema, kind.inside)
+    if read_columns is not None:
+        assert plain(read_columns) == plain(_by_parser(values, kind))
+    return read_columns is not None
 
 
 def test_a_feed_is_read_by_its_shape() -> None:
@@ -216,16 +216,16 @@ def test_it_never_reads_what_the_parser_refuses(damaged: list[bytes], same: bool
 
 def _agree_or_both_refuse(messages: Any, kind: Kind) -> None:
     values = pa.array([m.encode() if isinstance(m, str) else m for m in messages], pa.binary())
-    found = shapes.read(values, kind.schema, kind.inside)
-    if found is None:
+    read_columns = shapes.read(values, kind.schema, kind.inside)
+    if read_columns is None:
         return
     try:
         expected = plain(_by_parser(values, kind))
     except (pa.ArrowException, BadMessageError):
         with pytest.raises((pa.ArrowException, BadMessageError)):
-            plain(found)  # a level that is no number is found when it is asked for
+            plain(read_columns)  # a level that is no number is found when it is asked for
         return
-    assert plain(found) == expected
+    assert plain(read_columns) == expected
 
 
 def _laid_out(texts: list[str]) -> tuple[Any, Any, Any, Any]:
@@ -241,8 +241,8 @@ def _laid_out(texts: list[str]) -> tuple[Any, Any, Any, Any]:
 def _digits(texts: list[str]) -> list[Decimal]:
     made = plain_decimals(*_laid_out(texts))
     buffers = [None, pa.py_buffer(np.ascontiguousarray(made))]
-    found: list[Decimal] = pa.Array.from_buffers(DECIMAL, len(texts), buffers).to_pylist()
-    return found
+    numbers: list[Decimal] = pa.Array.from_buffers(DECIMAL, len(texts), buffers).to_pylist()
+    return numbers
 
 
 @given(texts=st.lists(st.from_regex(r"[0-9]{1,16}", fullmatch=True), min_size=1, max_size=20))

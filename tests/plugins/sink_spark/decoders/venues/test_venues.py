@@ -34,9 +34,9 @@ AT = {
 
 def decoded(name: str, message: str | bytes, key: bytes | None = b"BTCUSDT") -> Any:
     """Returns one message decoded; asserts that it isn't rejected."""
-    found = catalog.find(name).decode(rows_of([message], key))
-    assert not errors(found)
-    return found
+    result = catalog.find(name).decode(rows_of([message], key))
+    assert not errors(result)
+    return result
 
 
 def plain(found: Any, table: str, *columns: str) -> list[tuple[Any, ...]]:
@@ -191,9 +191,9 @@ def check(venue: str, kind: str, found: Any) -> None:
 @pytest.mark.parametrize(("venue", "kind"), EVERY)
 def test_a_message_becomes_its_rows_and_its_sequence(venue: str, kind: str) -> None:
     """A row says where its time isn't the venue's. In the real spot capture the two clocks are 1.27 s apart."""
-    found = decoded(venue, MESSAGES[venue][kind])
-    check(venue, kind, found)
-    for table in (*found.tables.values(), found.sequences):
+    result = decoded(venue, MESSAGES[venue][kind])
+    check(venue, kind, result)
+    for table in (*result.tables.values(), result.sequences):
         stamped = set(table.column("ts_event_is_recv").to_pylist()) if table is not None else set()
         assert stamped <= {(venue, kind) in TIMELESS}
 
@@ -219,9 +219,9 @@ def test_usdm_trades_that_are_none_of_the_market_are_flagged(word: str, flags: i
 
 
 def test_a_depth_message_without_levels_is_numbered_all_the_same() -> None:
-    found = decoded("binance-spot", '{"e":"depthUpdate","E":20,"s":"X","U":5,"u":7,"b":[],"a":[]}')
-    assert found.tables == {}
-    assert numbered(found) == [("X", "depth", 5, 7, None)]
+    result = decoded("binance-spot", '{"e":"depthUpdate","E":20,"s":"X","U":5,"u":7,"b":[],"a":[]}')
+    assert result.tables == {}
+    assert numbered(result) == [("X", "depth", 5, 7, None)]
 
 
 SNAPSHOT = '{"lastUpdateId":9,%s"bids":[["1.5","2"]],"asks":[["1.6","3"]]}'
@@ -234,30 +234,30 @@ SNAPSHOT = '{"lastUpdateId":9,%s"bids":[["1.5","2"]],"asks":[["1.6","3"]]}'
 def test_a_snapshot_by_rest_takes_its_symbol_from_the_key_or_is_rejected(
     venue: str, message: str, at: int
 ) -> None:
-    found = decoded(venue, message, key=b"btcusdt")
+    result = decoded(venue, message, key=b"btcusdt")
     wanted = levels(at, "BTCUSDT", (None, 9, None), (1, "1.5", 2), (-1, "1.6", 3), whole=True)
-    assert (plain(found, "book_deltas"), numbered(found)) == (wanted, [])
+    assert (plain(result, "book_deltas"), numbered(result)) == (wanted, [])
     for key in (None, b"", b" ", b"\xff"):
         assert list(errors(catalog.find(venue).decode(rows_of([message], key)))) == [0]
 
 
 def test_bitstamps_book_by_rest_takes_its_symbol_from_the_key() -> None:
     rest = '{"timestamp": "1", "microtimestamp": "1641343721243000", "bids": [["1", "2"]], "asks": []}'
-    found = plain(decoded("bitstamp", rest, b"ethusd"), "book_deltas", "symbol", "is_snapshot")
-    assert found == [("ETHUSD", True)]
+    book = plain(decoded("bitstamp", rest, b"ethusd"), "book_deltas", "symbol", "is_snapshot")
+    assert book == [("ETHUSD", True)]
 
 
 def test_microseconds_are_known_by_their_size() -> None:
     message = '{"e":"trade","E":1,"s":"X","t":9,"p":"1","q":"3","T":%d,"m":true,"M":true}'
     values = [message % 1_723_161_256_321, message % 1_723_161_256_321_987]
-    found = plain(catalog.find("binance-spot").decode(rows_of(values)), "trades", "ts_event")
-    assert found == [(1_723_161_256_321_000_000,), (1_723_161_256_321_987_000,)]
+    times = plain(catalog.find("binance-spot").decode(rows_of(values)), "trades", "ts_event")
+    assert times == [(1_723_161_256_321_000_000,), (1_723_161_256_321_987_000,)]
 
 
 def test_trades_of_a_snapshot_beside_others_keep_their_flag() -> None:
     values = [MESSAGES["kraken"][kind] for kind in ("v2 trades of a snapshot", "v2 trades")]
-    found = catalog.find("kraken").decode(rows_of(values))
-    assert plain(found, "trades", "row", "flags") == [(0, 4), (0, 4), (1, 0), (1, 0)]
+    result = catalog.find("kraken").decode(rows_of(values))
+    assert plain(result, "trades", "row", "flags") == [(0, 4), (0, 4), (1, 0), (1, 0)]
 
 
 def test_krakens_first_channel_says_the_depth() -> None:
@@ -307,9 +307,9 @@ _PARTIAL = '{"stream":"%s","data":{"e":"depthUpdate","E":20,"T":19,"s":"X","U":5
     ],
 )
 def test_answers_and_kinds_that_no_table_holds_are_passed_over(name: str, message: str) -> None:
-    found = decoded(name, message)
-    assert (found.tables, found.sequences) == ({}, None)
-    assert [passed.row for passed in found.passed_over] == [0]
+    result = decoded(name, message)
+    assert (result.tables, result.sequences) == ({}, None)
+    assert [passed.row for passed in result.passed_over] == [0]
 
 
 @pytest.mark.parametrize(

@@ -55,17 +55,17 @@ def against(
 
 
 def test_a_range_that_is_the_same_is_the_same() -> None:
-    found = against(range(9), range(9), [Span(9, 10, CONTROL)])
-    assert (found.problems, found.remarks, found.same, found.ranges) == ([], [], 1, 1)
+    comparison = against(range(9), range(9), [Span(9, 10, CONTROL)])
+    assert (comparison.problems, comparison.remarks, comparison.same, comparison.ranges) == ([], [], 1, 1)
 
 
 @pytest.mark.parametrize("reason", [CONTROL, ABORTED, HIDDEN])
 def test_messages_that_the_archive_says_it_never_got_are_a_problem(reason: str) -> None:
-    found = against([0, 1, 9], range(10), [Span(2, 9, reason)])
-    assert found.problems == [
+    comparison = against([0, 1, 9], range(10), [Span(2, 9, reason)])
+    assert comparison.problems == [
         f"t-0 0..10: the topic has messages at offsets 2..9, and the archive has them as {reason}"
     ]
-    assert found.same == 0
+    assert comparison.same == 0
 
 
 def test_other_content_at_the_same_offsets_is_a_problem() -> None:
@@ -77,16 +77,18 @@ def test_other_content_at_the_same_offsets_is_a_problem() -> None:
 
 
 def test_what_the_topic_lost_since_is_a_remark() -> None:
-    found = against(range(10), [0, 4, 9])
-    assert found.problems == []
-    assert "no message any more at 7 offsets that are archived (1..4, 5..9)" in found.remarks[0]
+    comparison = against(range(10), [0, 4, 9])
+    assert comparison.problems == []
+    assert "no message any more at 7 offsets that are archived (1..4, 5..9)" in comparison.remarks[0]
 
 
 def test_hidden_offsets_are_explained_by_what_the_topic_shows() -> None:
-    found = against(range(7), range(7), [Span(7, 10, HIDDEN)], [Span(7, 9, ABORTED), Span(9, 10, CONTROL)])
-    assert found.problems == []
-    assert found.remarks == ["t-0 0..10: its 3 hidden offsets hold no message: 2 aborted, 1 control"]
-    assert found.explained == {RANGE}
+    comparison = against(
+        range(7), range(7), [Span(7, 10, HIDDEN)], [Span(7, 9, ABORTED), Span(9, 10, CONTROL)]
+    )
+    assert comparison.problems == []
+    assert comparison.remarks == ["t-0 0..10: its 3 hidden offsets hold no message: 2 aborted, 1 control"]
+    assert comparison.explained == {RANGE}
 
 
 @pytest.mark.parametrize(
@@ -104,8 +106,8 @@ def test_a_range_that_the_topic_does_not_have_is_not_compared(
         raise AssertionError("is not read")
 
     ends = {} if latest is None else {("t", 0): latest}
-    found = compare([(record_of("q", 0, RANGE), RANGE)], {("t", 0): earliest}, ends, read)
-    assert found.remarks == [f"t-0 0..10: can't be compared: {why}"]
+    comparison = compare([(record_of("q", 0, RANGE), RANGE)], {("t", 0): earliest}, ends, read)
+    assert comparison.remarks == [f"t-0 0..10: can't be compared: {why}"]
 
 
 @pytest.mark.parametrize(("messages", "size", "wrong"), [(10, 32, 0), (3, 10, 1), (11, 40, 0)])
@@ -116,9 +118,9 @@ def test_a_batch_that_was_not_counted_is_compared_by_messages_and_bytes(
         yield rows_at(range(10))
 
     record = record_of("q", 0, RANGE, messages=messages, bytes_in=size)
-    found = compare([(record, RANGE)], *THERE, read)
-    assert (len(found.problems), len(found.remarks)) == (wrong, 1 - wrong)
-    assert "which isn't counted" in (found.problems + found.remarks)[0]
+    comparison = compare([(record, RANGE)], *THERE, read)
+    assert (len(comparison.problems), len(comparison.remarks)) == (wrong, 1 - wrong)
+    assert "which isn't counted" in (comparison.problems + comparison.remarks)[0]
 
 
 def topic_of(

@@ -45,11 +45,11 @@ def test_ranges_of_any_kind_are_whole_unless_an_offset_is_gone(
     for partition in range(3):
         for part in np.split(there, np.searchsorted(there, sorted(cuts))):
             presence.saw("t", partition, part)
-    harmed = [one for one in counts if gone & set(range(one.start, one.end))]
+    harmed = [range_count for range_count in counts if gone & set(range(range_count.start, range_count.end))]
     problems = list(presence.problems())
     assert len(problems) == len(harmed)
-    for one in harmed:
-        assert any(said.startswith(f"t-{one.partition} {one.start}..{one.end}: ") for said in problems)
+    for entry in harmed:
+        assert any(said.startswith(f"t-{entry.partition} {entry.start}..{entry.end}: ") for said in problems)
 
 
 def test_a_file_is_not_held_against_every_range(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -36,8 +36,8 @@ def store(tmp_path: Path) -> ArchiveStore:
 @pytest.fixture(params=["delta", "iceberg"])
 def settings(request: pytest.FixtureRequest, tmp_path: Path) -> ArchiveSettings:
     pytest.importorskip("deltalake" if request.param == "delta" else "pyiceberg.catalog.sql")
-    asked = {"delta": True} if request.param == "delta" else {"iceberg": f"sqlite:///{tmp_path}/catalog.db"}
-    return ArchiveSettings(root=str(tmp_path / "archive"), topics=("ticks",), **asked)
+    formats = {"delta": True} if request.param == "delta" else {"iceberg": f"sqlite:///{tmp_path}/catalog.db"}
+    return ArchiveSettings(root=str(tmp_path / "archive"), topics=("ticks",), **formats)
 
 
 def quarantine_rows(start: int, count: int) -> list[dict[str, Any]]:
@@ -98,11 +98,11 @@ def rows_of(settings: ArchiveSettings, table: str) -> list[dict[str, Any]]:
     if settings.delta:
         from deltalake import DeltaTable
 
-        found = pa.table(DeltaTable(f"{settings.root}/{table}").to_pyarrow_table()).to_pylist()
+        rows = pa.table(DeltaTable(f"{settings.root}/{table}").to_pyarrow_table()).to_pylist()
     else:
         with catalog_of(settings) as catalog:
-            found = catalog.load_table(f"archive.{table}").scan().to_arrow().to_pylist()
-    return sorted(found, key=lambda row: (row.get("symbol", ""), row["k_offset"]))
+            rows = catalog.load_table(f"archive.{table}").scan().to_arrow().to_pylist()
+    return sorted(rows, key=lambda row: (row.get("symbol", ""), row["k_offset"]))
 
 
 class catalog_of:  # noqa: N801
@@ -218,9 +218,9 @@ def delta(tmp_path: Path, store: ArchiveStore) -> str:
 
 def test_polars_reads_the_delta_table_with_its_date(delta: str) -> None:
     pl = pytest.importorskip("polars")
-    found = pl.scan_delta(delta).filter(pl.col("symbol") == SYMBOLS[1]).collect()
-    assert found["k_offset"].sort().to_list() == list(range(20))
-    assert {str(date) for date in found["date"]} == {"1970-01-02"}
+    frame = pl.scan_delta(delta).filter(pl.col("symbol") == SYMBOLS[1]).collect()
+    assert frame["k_offset"].sort().to_list() == list(range(20))
+    assert {str(date) for date in frame["date"]} == {"1970-01-02"}
 
 
 def test_duckdb_reads_the_delta_table_through_arrow(delta: str) -> None:
@@ -243,9 +243,9 @@ def test_polars_reads_the_iceberg_table(
     settings = ArchiveSettings(root=store.root, topics=("ticks",), iceberg=f"sqlite:///{tmp_path}/catalog.db")
     outbox.deliver(store, archived(store, 2), settings)
     with catalog_of(settings) as catalog:
-        found = pl.scan_iceberg(catalog.load_table("archive.trades")).collect()
-    assert found.height == 40
-    assert msgspec.json.encode(sorted(set(found["symbol"]))) == msgspec.json.encode(sorted(SYMBOLS))
+        frame = pl.scan_iceberg(catalog.load_table("archive.trades")).collect()
+    assert frame.height == 40
+    assert msgspec.json.encode(sorted(set(frame["symbol"]))) == msgspec.json.encode(sorted(SYMBOLS))
 
 
 def test_the_plain_files_stay_readable_beside_the_logs(delta: str) -> None:
@@ -287,5 +287,5 @@ def test_a_table_made_before_a_column_gets_it(
         record_of("q", 1, OffsetRange("q", 0, 10, 20), files=(write(store, path, rows, SYMBOLS[0]),))
     )
     outbox.deliver(store, ledger, settings)
-    found = [row["ts_sent"] for row in rows_of(settings, "trades") if row["symbol"] == SYMBOLS[0]]
-    assert found == [None] * 10 + [7] * 10
+    times = [row["ts_sent"] for row in rows_of(settings, "trades") if row["symbol"] == SYMBOLS[0]]
+    assert times == [None] * 10 + [7] * 10

@@ -35,17 +35,17 @@ def store(tmp_path: Path) -> ArchiveStore:
 
 
 def test_all_is_counted(store: ArchiveStore) -> None:
-    found = status(store, 0)
-    (query,) = found.queries
+    report = status(store, 0)
+    (query,) = report.queries
     assert (query.query, query.batch, query.messages, query.quarantined) == ("feed-1", 1, 50, 4)
     assert query.messages_per_s == 40.0
-    assert found.covered == [OffsetRange("ticks", 0, 0, 20), OffsetRange("ticks", 1, 0, 30)]
-    assert {name: (table.files, table.rows) for name, table in found.tables.items() if name != "gaps"} == {
+    assert report.covered == [OffsetRange("ticks", 0, 0, 20), OffsetRange("ticks", 1, 0, 30)]
+    assert {name: (table.files, table.rows) for name, table in report.tables.items() if name != "gaps"} == {
         "bbo": (4, 20), "raw": (4, 20), "trades": (4, 20),
     }  # fmt: skip
-    assert found.bytes == sum(store.size(path) for path in store.list("") if path.endswith(".parquet"))
-    assert found.ratio == pytest.approx(4000 / found.bytes)
-    assert found.gaps == sum(record.gaps for record in Ledger(store).load().records("feed-1")) > 0
+    assert report.bytes == sum(store.size(path) for path in store.list("") if path.endswith(".parquet"))
+    assert report.ratio == pytest.approx(4000 / report.bytes)
+    assert report.gaps == sum(record.gaps for record in Ledger(store).load().records("feed-1")) > 0
 
 
 def test_it_is_shown(store: ArchiveStore) -> None:
@@ -74,9 +74,9 @@ def test_what_was_passed_over_or_skipped_is_shown_by_kind(store: ArchiveStore) -
     assert "offsets without a message: 2 control" in printed
     assert "passed over by binance-usdm: 2 markPriceUpdate, 1 kline" in printed
     assert "1 batches of an older version don't count what they passed over or skipped" in printed
-    found = status(store, 0)
-    assert found.passed_over == {"binance-usdm": {"kline": 1, "markPriceUpdate": 2}}
-    assert (found.skipped, found.uncounted) == ({"control": 2}, 1)
+    report = status(store, 0)
+    assert report.passed_over == {"binance-usdm": {"kline": 1, "markPriceUpdate": 2}}
+    assert (report.skipped, report.uncounted) == ({"control": 2}, 1)
 
 
 def test_who_writes_and_what_was_begun_is_shown(store: ArchiveStore) -> None:

@@ -115,9 +115,9 @@ def test_a_writer_at_work_keeps_all_but_older_staging(store: ArchiveStore) -> No
     age(store, 2 * HOUR_MS)
     store.put("_staging/mine.inprogress", b"1")
     with Lease(store, "ticks"):
-        found = vacuum(store, now_ms=now_ms(), older_than_ms=0)
-    assert [item.path for item in found.items] == ["_staging/left.inprogress"]
-    assert [held.name for held in found.writers] == ["ticks"]
+        removal = vacuum(store, now_ms=now_ms(), older_than_ms=0)
+    assert [item.path for item in removal.items] == ["_staging/left.inprogress"]
+    assert [held.name for held in removal.writers] == ["ticks"]
     assert contents(store) == before
     assert store.exists("_staging/mine.inprogress")
 
@@ -152,8 +152,8 @@ def test_what_a_compaction_replaced_goes(store: ArchiveStore) -> None:
     merged = msgspec.structs.replace(record.files[0], path=old.replace(".parquet", ".c1.parquet"))
     store.put(merged.path, b"1")
     Ledger(store).load().append(record_of("compact", 0, files=(merged,), removed=(old,)))
-    found = vacuum(store, now_ms=now_ms(), older_than_ms=0)
-    assert [(item.path, item.why) for item in found.items] == [(old, "replaced by a compaction")]
+    removal = vacuum(store, now_ms=now_ms(), older_than_ms=0)
+    assert [(item.path, item.why) for item in removal.items] == [(old, "replaced by a compaction")]
     assert store.exists(merged.path)
 
 
