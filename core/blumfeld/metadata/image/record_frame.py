@@ -1,8 +1,10 @@
 """The bytes of a metadata record in the log: frame version, type and version as varints, then the message
-(Kafka's ``MetadataRecordSerde``, KIP-631). Pure.
+(Kafka's ``AbstractApiMessageSerde``, KIP-631). ``__cluster_metadata`` and ``__remote_log_metadata`` have them. Pure.
 """
 
 from __future__ import annotations
+
+from collections.abc import Mapping
 
 from blumfeld.wire.codec import decode as decode_message
 from blumfeld.wire.codec import encode as encode_message
@@ -39,16 +41,17 @@ def encode_record(record: Message) -> bytes:
     return prefix + encode_message(record, version)
 
 
-def decode_record(data: bytes | memoryview) -> Message:
+def decode_record(data: bytes | memoryview, types: Mapping[int, type[Message]] = RECORD_TYPES) -> Message:
     """The record in the value of a log's record.
 
+    :param types: the class of each record type: those of ``__cluster_metadata``
     :raises DecodeError: another frame version, a type or version that this build does not know, or bytes that are
         not what they say
     """
     view = memoryview(data)
     # Hot path: each of the three numbers takes one byte.
     if len(view) > 3 and view[0] == FRAME_VERSION and view[1] < 0x80 and view[2] < 0x80:
-        known = RECORD_TYPES.get(view[1])
+        known = types.get(view[1])
         if known is not None:
             return decode_message(known, view, view[2], 3)
     frame_version, at = uvarint(view, 0)
@@ -56,7 +59,7 @@ def decode_record(data: bytes | memoryview) -> Message:
         raise DecodeError(f"unknown frame version {frame_version} of a metadata record: only 1 is allowed")
     key, at = uvarint(view, at)
     version, at = uvarint(view, at)
-    record_class = RECORD_TYPES.get(key)
+    record_class = types.get(key)
     if record_class is None:
         raise DecodeError(f"unknown metadata record type {key}")
     return decode_message(record_class, view, version, at)

@@ -1,8 +1,9 @@
-"""One segment in the remote store, as ``__remote_log_metadata`` has it (KIP-405)."""
+"""One segment in the remote store, and the changes to it, as ``__remote_log_metadata`` has them (KIP-405)."""
 
 from __future__ import annotations
 
 from enum import IntEnum
+from typing import TypeAlias
 
 import msgspec
 
@@ -58,3 +59,28 @@ class RemoteSegment(msgspec.Struct, frozen=True, kw_only=True):
     state: SegmentState = SegmentState.COPY_STARTED
     txn_index_empty: bool = False
     """It is known to have no aborted transaction."""
+
+
+class SegmentUpdate(msgspec.Struct, frozen=True, kw_only=True):
+    """A segment that is known has another state."""
+
+    partition: TopicIdPartition
+    segment_id: bytes
+    broker_id: int
+    event_timestamp_ms: int
+    state: SegmentState
+    custom_metadata: bytes | None = None
+    """Replaces the segment's, unless it is ``None``."""
+
+
+class PartitionDelete(msgspec.Struct, frozen=True, kw_only=True):
+    """The deletion of a whole partition has got so far."""
+
+    partition: TopicIdPartition
+    broker_id: int
+    event_timestamp_ms: int
+    state: PartitionDeleteState
+
+
+Change: TypeAlias = "RemoteSegment | SegmentUpdate | PartitionDelete"
+"""One record of ``__remote_log_metadata``."""
