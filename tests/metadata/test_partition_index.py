@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from blumfeld.metadata.effective_configs import effective_config, topic_config
 from blumfeld.metadata.image.partition_index import NO_LEADER, PartitionIndex, Sweep, all_of, along
 from blumfeld.metadata.image.partition_table import CHUNK_PARTITIONS, PartitionTable
 from blumfeld.metadata.image.records import image_of
@@ -64,7 +63,7 @@ def by_scan(driven: Driven, removed: int) -> list[Message]:
                     state,
                     topic,
                     partition,
-                    topic_config(state, topic, effective_config(state)),
+                    state.image.topic_config(topic.name, state.image.broker_config(state.config)),
                     lambda broker, directory: broker != removed and active(broker, directory),
                 )
                 changing.isr = [replica for replica in changing.isr if replica != removed]

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from blumfeld.metadata.image.cluster_image import MetadataImage
-from blumfeld.metadata.topics.placement import place
+from blumfeld.metadata.partitions.placement import place
 from blumfeld.spi.cluster import BrokerImage
 from blumfeld.wire.errors import BrokerError, ErrorCode
 from blumfeld.wire.messages.broker_registration import BrokerRegistrationResponse

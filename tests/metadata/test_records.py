@@ -18,8 +18,7 @@ from blumfeld.metadata.image.checkpoint import (
 from blumfeld.metadata.image.cluster_image import MetadataImage
 from blumfeld.metadata.image.record_frame import decode_record, encode_record
 from blumfeld.metadata.image.records import feature_records, image_of, image_records
-from blumfeld.metadata.image.step import BrokenMetadata, ImageStep
-from blumfeld.metadata.image.transactions import TransactionGate
+from blumfeld.metadata.image.step import BrokenMetadata, ImageStep, TransactionGate
 from blumfeld.spi.cluster import TOPIC_RESOURCE
 from blumfeld.wire.batches.record_batch import RecordBatch, split_batches
 from blumfeld.wire.batches.records import records

@@ -11,11 +11,11 @@ from blumfeld.metadata.partitions.directories import (
     LOST_DIRECTORY,
     MIGRATING_DIRECTORY,
     UNASSIGNED_DIRECTORY,
-    default_directory,
     directory_of,
     has_online_directory,
     is_reserved,
 )
+from blumfeld.metadata.partitions.placement import default_directory
 from blumfeld.spi.cluster import BrokerImage, PartitionImage
 from blumfeld.wire.errors import ErrorCode
 from blumfeld.wire.messages.assign_replicas_to_dirs import (

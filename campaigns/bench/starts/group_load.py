@@ -18,7 +18,7 @@ import attrs
 
 from blumfeld.client.blocking import BlockingConnection
 from blumfeld.client.errors import error_name
-from blumfeld.coordinator.runtime.partitioning import partition_for
+from blumfeld.coordinator.runtime.coordinator import partition_for
 from blumfeld.spi.internal_topics import OFFSETS_TOPIC
 from blumfeld.wire.errors import ErrorCode
 from blumfeld.wire.messages.offset_commit import (

@@ -12,8 +12,7 @@ import msgspec
 
 from blumfeld.metadata.image.checkpoint import iter_records
 from blumfeld.metadata.image.cluster_image import MetadataImage
-from blumfeld.metadata.image.step import ImageStep
-from blumfeld.metadata.image.transactions import TransactionGate
+from blumfeld.metadata.image.step import ImageStep, TransactionGate
 from blumfeld.metadata.slices import BATCH_RECORDS_MAX, SLICE_RECORDS
 from blumfeld.spi.cluster import ImageDelta
 from blumfeld.spi.completion import Completion, Steps

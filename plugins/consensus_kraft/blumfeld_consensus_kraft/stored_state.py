@@ -15,8 +15,7 @@ from blumfeld.metadata.image.checkpoint_reader import CheckpointReader
 from blumfeld.metadata.image.cluster_image import MetadataImage
 from blumfeld.metadata.image.records import image_of
 from blumfeld.metadata.image.sections import NO_SECTIONS, SectionKinds
-from blumfeld.metadata.image.step import BrokenMetadata, ImageStep
-from blumfeld.metadata.image.transactions import TransactionGate
+from blumfeld.metadata.image.step import BrokenMetadata, ImageStep, TransactionGate
 from blumfeld.spi.leader_epochs import EpochEntry
 from blumfeld.spi.storage import PartitionLog
 from blumfeld.wire.batches.record_batch import RecordBatch

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-from blumfeld.coordinator.runtime.coordinator import Coordinator, gather
-from blumfeld.coordinator.runtime.partitioning import partition_for
+from blumfeld.coordinator.runtime.coordinator import Coordinator, gather, partition_for
 from blumfeld.spi.completion import Completion, Steps
 from blumfeld.spi.context import ApiHandler, RequestContext
 from blumfeld.spi.internal_topics import OFFSETS_TOPIC

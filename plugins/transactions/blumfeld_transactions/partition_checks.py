@@ -3,8 +3,7 @@ transactional id answers, on this node or another one."""
 
 from __future__ import annotations
 
-from blumfeld.coordinator.runtime.coordinator import Coordinator
-from blumfeld.coordinator.runtime.partitioning import leader_for_key
+from blumfeld.coordinator.runtime.coordinator import Coordinator, leader_for_key
 from blumfeld.spi.completion import Completion
 from blumfeld.spi.internal_topics import TRANSACTIONS_TOPIC
 from blumfeld.spi.transactions import Outcomes, PartitionsOfTransaction, TransactionSurroundings

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from blumfeld.broker.coordination.coordinator_log import PartitionCoordinatorLog
+from blumfeld.broker.coordination.led_topic import PartitionCoordinatorLog
 from blumfeld.broker.upkeep.cleaner_choice import with_segments
 from blumfeld.config.values import BrokerConfig
 from blumfeld.coordinator.groups.shard import GroupsShard

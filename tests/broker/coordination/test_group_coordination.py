@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from blumfeld.broker.coordination.coordinator_log import fitting
+from blumfeld.broker.coordination.led_topic import fitting
 from blumfeld.coordinator.runtime.coordinator import RELOAD_DELAY_MS
 from blumfeld.spi.cluster import PartitionImage
 from blumfeld.spi.groups import CoordinatorRecord

@@ -11,9 +11,8 @@ from typing import NamedTuple
 from blumfeld.broker.replicas.hosting.partition_manager import PartitionManager
 from blumfeld.coordinator.groups.offsets import CommittedOffset
 from blumfeld.coordinator.groups.shard import GroupsShard
-from blumfeld.coordinator.runtime.coordinator import Coordinator
+from blumfeld.coordinator.runtime.coordinator import Coordinator, leader_for_key
 from blumfeld.coordinator.runtime.host import HostState
-from blumfeld.coordinator.runtime.partitioning import leader_for_key
 from blumfeld.spi.cluster import ClusterImage
 from blumfeld.spi.completion import Completion
 from blumfeld.spi.internal_topics import OFFSETS_TOPIC

@@ -11,9 +11,17 @@ from collections.abc import Hashable, Mapping
 from types import MappingProxyType
 from typing import Any
 
+from blumfeld.config.values import BROKER_CONFIGS, BrokerConfig, TopicConfig, usable
 from blumfeld.metadata.image.partition_index import PartitionIndex
 from blumfeld.metadata.image.sections import NO_SECTIONS, SectionKinds
-from blumfeld.spi.cluster import BrokerImage, Endpoint, ImageDelta, TopicImage
+from blumfeld.spi.cluster import (
+    BROKER_RESOURCE,
+    TOPIC_RESOURCE,
+    BrokerImage,
+    Endpoint,
+    ImageDelta,
+    TopicImage,
+)
 from blumfeld.spi.completion import Steps
 from blumfeld.spi.steps import drained
 from blumfeld.wire.messages.metadata_records import (
@@ -124,6 +132,18 @@ class MetadataImage:
     def configured(self, resource_type: int) -> tuple[str, ...]:
         """Returns the names of a type's resources that have dynamic overrides, sorted."""
         return tuple(sorted(name for kind, name in self.configs if kind == resource_type))
+
+    def broker_config(self, config: BrokerConfig) -> BrokerConfig:
+        """Returns the broker configuration: values set at run time for all brokers, then the manifest's, ``config``."""
+        known = usable(BROKER_CONFIGS, self.config(BROKER_RESOURCE, ""))
+        return config.with_overrides(dynamic_default=known) if known else config
+
+    def topic_config(self, topic: str, config: BrokerConfig) -> TopicConfig:
+        """Returns a topic's configuration. Keys that a later Kafka stored and this build does not know are ignored.
+
+        :param config: as :meth:`broker_config` returns it
+        """
+        return TopicConfig.stored(self.config(TOPIC_RESOURCE, topic), config)
 
     def section(self, name: str) -> Any:
         """Returns the value of a plug-in's section.

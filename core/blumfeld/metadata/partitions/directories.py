@@ -51,15 +51,3 @@ def may_lead_from(image: MetadataImage, broker_id: int, directory_id: bytes) -> 
     """Whether the replica's directory allows it to lead. Whether its broker is active is checked elsewhere."""
     broker = image.brokers.get(broker_id)
     return broker is None or has_online_directory(broker, directory_id)
-
-
-def default_directory(image: MetadataImage, broker_id: int) -> bytes:
-    """Returns the directory of a new replica: the broker's only one, or the reserved id that lets the broker
-    choose.
-    """
-    broker = image.brokers.get(broker_id)
-    if broker is None:
-        return UNASSIGNED_DIRECTORY
-    if not broker.log_dirs:
-        return MIGRATING_DIRECTORY
-    return broker.log_dirs[0] if len(broker.log_dirs) == 1 else UNASSIGNED_DIRECTORY

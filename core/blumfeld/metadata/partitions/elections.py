@@ -8,7 +8,6 @@ from typing import NamedTuple
 
 from blumfeld.config.values import TopicConfig
 from blumfeld.metadata.decision import ControllerState
-from blumfeld.metadata.effective_configs import effective_config, topic_config
 from blumfeld.metadata.image.cluster_image import MetadataImage
 from blumfeld.metadata.image.partition_index import NO_LEADER, Sweep, all_of, along
 from blumfeld.metadata.partitions.directories import directory_of, may_lead_from
@@ -149,7 +148,7 @@ def _changes(
     election: Election | None = None,
 ) -> Changes:
     changes: list[Message] = []
-    broker_config = effective_config(state)
+    broker_config = state.image.broker_config(state.config)
     topic: TopicImage | None = None
     config: TopicConfig | None = None
     for looks, (topic_id, number, ahead) in enumerate(partitions, start=1):
@@ -157,7 +156,7 @@ def _changes(
             topic, config = state.image.topics[state.image.topic_names[topic_id]], None
         partition = topic.partitions[number]
         if concerned is None or concerned(partition):
-            config = config or topic_config(state, topic, broker_config)
+            config = config or state.image.topic_config(topic.name, broker_config)
             change = partition_change(state, topic, partition, config, usable, lost=lost, election=election)
             change.isr = [replica for replica in change.isr if replica != removed]
             record = change.record()

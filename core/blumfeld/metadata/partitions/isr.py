@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from blumfeld.metadata.decision import ControllerDecision, ControllerState, Moment, broker_of_epoch
-from blumfeld.metadata.effective_configs import effective_config, topic_config
 from blumfeld.metadata.image.step import changed_partition
 from blumfeld.metadata.partitions.partition_change import RECOVERED, RECOVERING, active_in, partition_change
 from blumfeld.metadata.slices import SLICE_LOOKS, SLICE_RECORDS
@@ -82,7 +81,7 @@ class _Part:
         self.records: list[Message] = []
         self._state = state
         self._broker_id = broker_id
-        self._config = effective_config(state)
+        self._config = state.image.broker_config(state.config)
         self._usable = active_in(state.image)
         self._changed: dict[tuple[bytes, int], PartitionImage] = {}
 
@@ -113,7 +112,7 @@ class _Part:
             raise BrokerError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         isr = [b.broker_id for b in wanted.new_isr_with_epochs] or list(wanted.new_isr)
         _check(self._state, self._broker_id, partition, wanted, isr)
-        config = topic_config(self._state, topic, self._config)
+        config = self._state.image.topic_config(topic.name, self._config)
         change = partition_change(self._state, topic, partition, config, self._usable)
         change.isr = isr
         change.recovery_state = wanted.leader_recovery_state

@@ -10,16 +10,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from blumfeld.metadata.decision import ControllerDecision, ControllerState, Moment
-from blumfeld.metadata.effective_configs import effective_config, topic_config
 from blumfeld.metadata.image.step import changed_partition
-from blumfeld.metadata.partitions.assignments import check_assignment
-from blumfeld.metadata.partitions.directories import default_directory
 from blumfeld.metadata.partitions.partition_change import (
     Election,
     PartitionChange,
     active_in,
     partition_change,
 )
+from blumfeld.metadata.partitions.placement import check_assignment, default_directory
 from blumfeld.metadata.slices import SLICE_LOOKS, SLICE_RECORDS
 from blumfeld.spi.cluster import PartitionImage, TopicImage
 from blumfeld.wire.errors import BrokerError, ErrorCode, message_of
@@ -94,7 +92,7 @@ class _Part:
         self.records: list[Message] = []
         self._state = state
         self._another_factor = another_factor
-        self._config = effective_config(state)
+        self._config = state.image.broker_config(state.config)
         self._usable = active_in(state.image)
         self._changed: dict[tuple[bytes, int], PartitionImage] = {}
 
@@ -166,7 +164,7 @@ class _Part:
             set(partition.eligible_leader_replicas) - set(adding) if self._state.image.elr_enabled else ()
         )
         if not change.isr and not eligible:
-            allowed = topic_config(self._state, topic, self._config).unclean_leader_election_enable
+            allowed = self._state.image.topic_config(topic.name, self._config).unclean_leader_election_enable
             if not change.replicas or not allowed:
                 raise BrokerError(
                     ErrorCode.INVALID_REPLICA_ASSIGNMENT,
@@ -180,5 +178,5 @@ class _Part:
     def _change(
         self, topic: TopicImage, partition: PartitionImage, election: Election | None
     ) -> PartitionChange:
-        config = topic_config(self._state, topic, self._config)
+        config = self._state.image.topic_config(topic.name, self._config)
         return partition_change(self._state, topic, partition, config, self._usable, election=election)

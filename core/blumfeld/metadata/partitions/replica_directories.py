@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from blumfeld.metadata.decision import ControllerDecision, ControllerState, Moment, broker_of_epoch
-from blumfeld.metadata.effective_configs import effective_config, topic_config
 from blumfeld.metadata.image.step import changed_partition
 from blumfeld.metadata.partitions.directories import has_online_directory
 from blumfeld.metadata.partitions.partition_change import active_in, partition_change
@@ -51,7 +50,7 @@ class _Assigning:
     def __init__(self, state: ControllerState, broker: BrokerImage) -> None:
         self._state = state
         self._broker = broker
-        self._config = effective_config(state)
+        self._config = state.image.broker_config(state.config)
         self._changes: list[PartitionChangeRecord] = []
         self._changed: dict[tuple[bytes, int], PartitionImage] = {}
 
@@ -84,7 +83,7 @@ class _Assigning:
         broker_id = self._broker.broker_id
         if broker_id not in partition.replicas:
             raise BrokerError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
-        config = topic_config(self._state, topic, self._config)
+        config = self._state.image.topic_config(topic.name, self._config)
         change = partition_change(self._state, topic, partition, config, active_in(self._state.image))
         change.assign(broker_id, directory_id)
         if not has_online_directory(self._broker, directory_id):

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from blumfeld.metadata.decision import ControllerDecision, ControllerState, Moment
-from blumfeld.metadata.effective_configs import effective_config, topic_config
 from blumfeld.metadata.image.partition_index import NO_LEADER
 from blumfeld.metadata.partitions.partition_change import Election, active_in, partition_change
 from blumfeld.metadata.slices import SLICE_LOOKS, SLICE_RECORDS
@@ -113,7 +112,7 @@ class _Elections:
         self.records: list[Message] = []
         self._state = state
         self._elect = self._elect_preferred if kind == PREFERRED else self._elect_any
-        self._config = effective_config(state)
+        self._config = state.image.broker_config(state.config)
         self._usable = active_in(state.image)
         self._elected: set[tuple[str, int]] = set()
         """Partitions elected in this request. The second mention of one is ELECTION_NOT_NEEDED."""
@@ -154,7 +153,7 @@ class _Elections:
     def _change(
         self, topic: TopicImage, partition: PartitionImage, election: Election
     ) -> PartitionChangeRecord | None:
-        config = topic_config(self._state, topic, self._config)
+        config = self._state.image.topic_config(topic.name, self._config)
         return partition_change(
             self._state, topic, partition, config, self._usable, election=election
         ).record()

@@ -16,9 +16,8 @@ from blumfeld.config.values import (
     parse,
 )
 from blumfeld.metadata.decision import ControllerDecision, ControllerState, Moment
-from blumfeld.metadata.effective_configs import effective_config
 from blumfeld.metadata.partitions.eligible import check_min_isr, with_elr_cleared
-from blumfeld.metadata.topics.names import check_topic_name
+from blumfeld.metadata.topics.creation import check_topic_name
 from blumfeld.spi.cluster import BROKER_RESOURCE, GROUP_RESOURCE, TOPIC_RESOURCE
 from blumfeld.wire.errors import BrokerError, ErrorCode, message_of
 from blumfeld.wire.messages import alter_configs as legacy
@@ -135,7 +134,7 @@ def _records(
             changed[edit.name] = value
     if kind == TOPIC_RESOURCE:
         known = {key: value for key, value in new.items() if key in TOPIC_CONFIGS}
-        check_topic_configs(known, effective_config(state))
+        check_topic_configs(known, state.image.broker_config(state.config))
     if kind == GROUP_RESOURCE and changed:
         _check_group(state, new)
     return [
@@ -190,7 +189,7 @@ def _check_group(state: ControllerState, values: Mapping[str, str]) -> None:
 
     :raises ConfigError: an interval is outside its limits
     """
-    config = effective_config(state)
+    config = state.image.broker_config(state.config)
     for key in ("session.timeout.ms", "heartbeat.interval.ms", "assignment.interval.ms"):
         text = values.get(f"consumer.{key}")
         low, high = (config.int(f"group.consumer.{bound}.{key}") for bound in ("min", "max"))
@@ -256,7 +255,7 @@ def _items(text: str) -> list[str]:
 
 def _default_items(state: ControllerState, kind: int, defn: ConfigDef) -> list[str]:
     value: object = defn.default
-    config = effective_config(state)
+    config = state.image.broker_config(state.config)
     if kind == BROKER_RESOURCE:
         value = config.get(defn.name)
     elif defn.server_default_name is not None:

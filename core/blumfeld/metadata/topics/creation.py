@@ -1,15 +1,14 @@
-"""CreateTopics and DeleteTopics (Kafka's ``ReplicationControlManager``). Pure."""
+"""CreateTopics and DeleteTopics (Kafka's ``ReplicationControlManager``), and the rules for names (``Topic``). Pure."""
 
 from __future__ import annotations
 
+import re
 from collections import Counter
+from collections.abc import Iterable
 
 from blumfeld.config.values import TOPIC_CONFIGS, TopicConfig, check_topic_configs, render
 from blumfeld.metadata.decision import ControllerDecision, ControllerState, Moment
-from blumfeld.metadata.effective_configs import effective_config
-from blumfeld.metadata.partitions.assignments import check_assignment, new_partition, partition_count
-from blumfeld.metadata.topics.names import check_topic_name, colliding_topic
-from blumfeld.metadata.topics.placement import place
+from blumfeld.metadata.partitions.placement import check_assignment, new_partition, place
 from blumfeld.spi.cluster import TOPIC_RESOURCE
 from blumfeld.spi.internal_topics import CLUSTER_METADATA_TOPIC
 from blumfeld.wire.errors import BrokerError, ErrorCode, message_of
@@ -34,6 +33,36 @@ from blumfeld.wire.messages.metadata_records import (
 )
 from blumfeld.wire.primitives import ZERO_UUID
 from blumfeld.wire.schema import Message
+
+NAME_CHARACTERS_MAX = 249
+_LEGAL = re.compile(r"[a-zA-Z0-9._-]+")
+
+
+def check_topic_name(name: str) -> None:
+    """Check a topic's name.
+
+    :raises BrokerError: INVALID_TOPIC_EXCEPTION; the message says what is wrong
+    """
+    problem = None
+    if not name:
+        problem = "the empty string is not allowed"
+    elif name in (".", ".."):
+        problem = f"'{name}' is not allowed"
+    elif len(name) > NAME_CHARACTERS_MAX:
+        problem = f"the length of '{name}' is longer than the max allowed length {NAME_CHARACTERS_MAX}"
+    elif _LEGAL.fullmatch(name) is None:
+        problem = f"'{name}' contains one or more characters other than ASCII alphanumerics, '.', '_' and '-'"
+    if problem is not None:
+        raise BrokerError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic name is invalid: {problem}")
+
+
+def colliding_topic(name: str, others: Iterable[str]) -> str | None:
+    """Returns the topic whose metric names ``name`` would share ('.' and '_' are the same there), or ``None``."""
+    if "." not in name and "_" not in name:
+        return None
+    unified = name.replace(".", "_")
+    return next((other for other in others if other != name and other.replace(".", "_") == unified), None)
+
 
 NEW_PARTITIONS_MAX = 10_000
 """Limit of new partitions in one request, because all of them are one batch of records (Kafka's limit)."""
@@ -74,9 +103,9 @@ class _Creation:
         self.records: list[Message] = []
         self._state = state
         self._moment = moment
-        self._config = effective_config(state)
+        self._config = state.image.broker_config(state.config)
         self._names: list[str] = []
-        self._next_partition = partition_count(state.image)
+        self._next_partition = state.image.index.count
         self._new_partitions = 0
 
     def create(self, topic: CreatableTopic) -> CreatableTopicResult:

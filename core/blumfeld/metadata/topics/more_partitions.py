@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections import Counter
 
 from blumfeld.metadata.decision import ControllerDecision, ControllerState, Moment
-from blumfeld.metadata.partitions.assignments import check_assignment, new_partition, partition_count
+from blumfeld.metadata.partitions.placement import check_assignment, new_partition, place
 from blumfeld.metadata.topics.creation import NEW_PARTITIONS_MAX
-from blumfeld.metadata.topics.placement import place
 from blumfeld.spi.cluster import TopicImage
 from blumfeld.wire.errors import BrokerError, ErrorCode, message_of
 from blumfeld.wire.messages.create_partitions import (
@@ -77,7 +76,7 @@ def _replicas(
     image = state.image
     factor = len(topic.partitions[0].replicas)
     if wanted.assignments is None:
-        return place(image, additional, factor, partition_count(image) + new_before)
+        return place(image, additional, factor, image.index.count + new_before)
     if len(wanted.assignments) != additional:
         raise BrokerError(
             ErrorCode.INVALID_REPLICA_ASSIGNMENT,

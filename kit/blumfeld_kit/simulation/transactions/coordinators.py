@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from blumfeld.coordinator.runtime.partitioning import partition_for
+from blumfeld.coordinator.runtime.coordinator import partition_for
 from blumfeld.spi.cluster import ClusterImage
 from blumfeld.spi.groups import CoordinatorRecord, Decision
 from blumfeld.spi.internal_topics import TRANSACTIONS_TOPIC

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from enum import Enum
 
-from blumfeld.coordinator.runtime.partitioning import partition_for
+from blumfeld.coordinator.runtime.coordinator import partition_for
 from blumfeld.spi.internal_topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from blumfeld.spi.storage import TopicPartition
 from blumfeld_kit.simulation.clients.oracle import NEVER_S, Oracle, ViolationError

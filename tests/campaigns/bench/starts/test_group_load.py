@@ -8,7 +8,7 @@ import msgspec
 import pytest
 from rich.console import Console
 
-from blumfeld.coordinator.runtime.partitioning import partition_for
+from blumfeld.coordinator.runtime.coordinator import partition_for
 from blumfeld.testing import EmbeddedBroker
 from blumfeld_bench.drivers.contract import DriverError
 from campaigns.bench.rivals import this_build

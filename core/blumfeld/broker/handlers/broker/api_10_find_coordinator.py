@@ -10,7 +10,7 @@ from __future__ import annotations
 from blumfeld.broker.handlers.auto_create import AutoCreate
 from blumfeld.broker.membership.leaders import leader_for
 from blumfeld.broker.ports import Ports
-from blumfeld.coordinator.runtime.partitioning import partition_for
+from blumfeld.coordinator.runtime.coordinator import partition_for
 from blumfeld.spi.context import ApiHandler, RequestContext
 from blumfeld.spi.internal_topics import TRANSACTIONS_TOPIC
 from blumfeld.spi.steps import in_parts

@@ -14,7 +14,7 @@ from blumfeld.broker.handlers.groups.common import (
     submit_for_topics,
 )
 from blumfeld.coordinator.groups.answers import code_of
-from blumfeld.coordinator.runtime.partitioning import partition_for
+from blumfeld.coordinator.runtime.coordinator import partition_for
 from blumfeld.log.producers.snapshot import ProducerEntry
 from blumfeld.spi.completion import Completion
 from blumfeld.spi.context import ApiHandler, RequestContext

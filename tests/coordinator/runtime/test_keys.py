@@ -1,4 +1,4 @@
-"""Which partition a key lives in: numbers that Java's ``String.hashCode`` gave."""
+"""The partition of a key: numbers that Java's ``String.hashCode`` gave."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from struct import unpack
 
 import pytest
 
-from blumfeld.coordinator.runtime.partitioning import LONG_UNITS, UNITS_MAX, java_string_hash, partition_for
+from blumfeld.coordinator.runtime.coordinator import LONG_UNITS, UNITS_MAX, java_string_hash, partition_for
 
 JAVA = {
     "": (0, 0, 0),

@@ -1,6 +1,6 @@
-"""Placement of the replicas of new partitions on racks and brokers. Pure and deterministic.
+"""Replicas of new partitions: their racks, brokers and directories, and checks of a client's choice. Pure.
 
-The goals are those of Kafka's ``StripedReplicaPlacer``, the first one first:
+The placement is deterministic. Its goals are those of Kafka's ``StripedReplicaPlacer``, the first one first:
 
 1. The replicas of a partition lie on as many racks as there are. Brokers without a rack count as one rack.
 2. Within a rack, active brokers come before fenced ones. The first replica is active: it leads.
@@ -17,7 +17,9 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from blumfeld.metadata.image.cluster_image import MetadataImage
+from blumfeld.metadata.partitions.directories import MIGRATING_DIRECTORY, UNASSIGNED_DIRECTORY
 from blumfeld.wire.errors import BrokerError, ErrorCode
+from blumfeld.wire.messages.metadata_records import PartitionRecord
 
 
 class _Rack(NamedTuple):
@@ -83,3 +85,63 @@ def _placed(racks: Sequence[_Rack], first: int, step: int, replication_factor: i
                 if len(replicas) == replication_factor:
                     return replicas
         nth += 1
+
+
+def check_assignment(
+    image: MetadataImage, replicas: Sequence[int], replication_factor: int | None, *, new: bool = True
+) -> None:
+    """Check the replicas that a client chose for one partition.
+
+    :param replication_factor: the required number of replicas; ``None`` for the first partition
+    :param new: whether the partition is a new one: then one of the replicas must be active, to lead it
+    :raises BrokerError: INVALID_REPLICA_ASSIGNMENT
+    """
+    problem = None
+    if not replicas:
+        problem = "the manual partition assignment includes an empty replica list"
+    elif len(set(replicas)) != len(replicas):
+        problem = "the manual partition assignment includes a broker more than once"
+    elif unknown := [r for r in replicas if r not in image.brokers]:
+        problem = (
+            f"the manual partition assignment includes broker {unknown[0]}, but no such broker is registered"
+        )
+    elif replication_factor is not None and len(replicas) != replication_factor:
+        problem = (
+            f"the manual partition assignment includes a partition with {len(replicas)} replica(s), "
+            f"but others have {replication_factor}"
+        )
+    elif new and not any(image.is_active(r) for r in replicas):
+        problem = (
+            "all brokers specified in the manual partition assignment are fenced or in controlled shutdown"
+        )
+    if problem is not None:
+        raise BrokerError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, problem)
+
+
+def new_partition(
+    image: MetadataImage, topic_id: bytes, number: int, replicas: Sequence[int]
+) -> PartitionRecord:
+    """Returns the record of a new partition. Its ISR is the active ones of ``replicas``; the first of them leads."""
+    isr = [r for r in replicas if image.is_active(r)]
+    return PartitionRecord(
+        partition_id=number,
+        topic_id=topic_id,
+        replicas=list(replicas),
+        isr=isr,
+        leader=isr[0],
+        leader_epoch=0,
+        partition_epoch=0,
+        directories=[default_directory(image, replica) for replica in replicas],
+    )
+
+
+def default_directory(image: MetadataImage, broker_id: int) -> bytes:
+    """Returns the directory of a new replica: the broker's only one, or the reserved id that lets the broker
+    choose.
+    """
+    broker = image.brokers.get(broker_id)
+    if broker is None:
+        return UNASSIGNED_DIRECTORY
+    if not broker.log_dirs:
+        return MIGRATING_DIRECTORY
+    return broker.log_dirs[0] if len(broker.log_dirs) == 1 else UNASSIGNED_DIRECTORY
