@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 import pytest
 
@@ -23,7 +24,7 @@ def ids(*values: int) -> FetchSessions:
     return FetchSessions(lambda: next(source), slots_max=2)
 
 
-def asked(*partitions: int, topic: str = "t") -> list[FetchPartition]:
+def of(*partitions: int, topic: str = "t") -> list[FetchPartition]:
     return [FetchPartition(topic, p, 0, 1 << 20) for p in partitions]
 
 
@@ -35,54 +36,38 @@ def begin(
     forgotten: Sequence[PartitionKey] = (),
     *,
     now_ms: float = 0,
-    uses_topic_ids: bool = False,
     privileged: bool = False,
 ) -> FetchPlan:
-    return sessions.begin(
-        session_id,
-        epoch,
-        partitions,
-        forgotten,
-        uses_topic_ids=uses_topic_ids,
-        privileged=privileged,
-        now_ms=now_ms,
-    )
+    how: dict[str, Any] = {"uses_topic_ids": False, "privileged": privileged, "now_ms": now_ms}
+    return sessions.begin(session_id, epoch, partitions, forgotten, **how)
 
 
 def opened(sessions: FetchSessions, *partitions: int, now_ms: float = 0, privileged: bool = False) -> int:
-    plan = begin(sessions, 0, 0, asked(*partitions), now_ms=now_ms, privileged=privileged)
+    plan = begin(sessions, 0, 0, of(*partitions), now_ms=now_ms, privileged=privileged)
     return sessions.finish_full(plan, now_ms)
 
 
 def error_of(
-    sessions: FetchSessions, session_id: int, epoch: int, *, uses_topic_ids: bool = False
+    sessions: FetchSessions, session_id: int, epoch: int, partitions: Sequence[FetchPartition] = ()
 ) -> ErrorCode:
     with pytest.raises(BrokerError) as caught:
-        begin(sessions, session_id, epoch, uses_topic_ids=uses_topic_ids)
+        begin(sessions, session_id, epoch, partitions)
     return caught.value.code
 
 
 def test_a_full_request_is_answered_whole_and_makes_a_session() -> None:
     sessions = ids(7)
-    plan = begin(sessions, 0, 0, asked(0, 1))
+    plan = begin(sessions, 0, 0, of(0, 1))
     assert not plan.incremental
     assert [p.partition for p in plan.partitions] == [0, 1]
     assert sessions.finish_full(plan, 0) == 7
-
-
-def test_an_incremental_request_reads_all_partitions_of_the_session() -> None:
-    sessions = ids(7)
-    opened(sessions, 0, 1)
-    plan = begin(sessions, 7, 1)
-    assert plan.incremental
-    assert [p.partition for p in plan.partitions] == [0, 1]
 
 
 def test_a_named_partition_takes_the_new_offset_and_an_unknown_one_joins() -> None:
     sessions = ids(7)
     opened(sessions, 0)
     changed = FetchPartition("t", 0, 5, 99, 3, 2)
-    plan = begin(sessions, 7, 1, [changed, *asked(4)])
+    plan = begin(sessions, 7, 1, [changed, *of(4)])
     first, second = plan.partitions
     assert (first.fetch_offset, first.partition_bytes_max, first.current_leader_epoch) == (5, 99, 3)
     assert second.partition == 4
@@ -130,17 +115,11 @@ def test_the_epoch_goes_up_by_one_and_wraps_to_one() -> None:
     begin(sessions, 7, 1)
 
 
-def test_switching_between_names_and_ids_is_refused() -> None:
-    sessions = ids(7)
-    opened(sessions, 0)
-    assert error_of(sessions, 7, 1, uses_topic_ids=True) is ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR
-
-
 @pytest.mark.parametrize("epoch", [0, -1])
 def test_a_full_request_closes_the_session_that_it_names(epoch: int) -> None:
     sessions = ids(7, 8)
     opened(sessions, 0)
-    plan = begin(sessions, 7, epoch, asked(0))
+    plan = begin(sessions, 7, epoch, of(0))
     assert sessions.finish_full(plan, 0) == (8 if epoch == 0 else 0)
     assert error_of(sessions, 7, 1) is ErrorCode.FETCH_SESSION_ID_NOT_FOUND
 
@@ -151,17 +130,8 @@ def test_ids_are_drawn_until_one_is_free_and_positive() -> None:
     assert opened(sessions, 0) == 9
 
 
-def test_a_partition_that_gave_data_goes_behind_the_others() -> None:
-    sessions = ids(7)
-    opened(sessions, 0, 1)
-    plan = begin(sessions, 7, 1)
-    assert plan.session is not None
-    sessions.rotate(plan.session, plan.partitions[0])
-    assert [p.partition for p in begin(sessions, 7, 2).partitions] == [1, 0]
-
-
 def test_what_was_told_is_not_told_again() -> None:
-    partition = asked(0)[0]
+    partition = of(0)[0]
     assert partition.changed(10, 0)
     assert not partition.changed(10, 0)
     assert partition.changed(11, 0)
@@ -197,27 +167,26 @@ def test_a_larger_or_a_followers_session_pushes_out_an_old_smaller_one_only() ->
 
 def test_a_full_fetch_of_too_many_partitions_gets_no_session() -> None:
     sessions = ids(7, 8)
-    fits = begin(sessions, 0, 0, asked(*range(SESSION_PARTITIONS_MAX)))
+    fits = begin(sessions, 0, 0, of(*range(SESSION_PARTITIONS_MAX)))
     assert sessions.finish_full(fits, 0) == 7
-    beyond = begin(sessions, 0, 0, asked(*range(SESSION_PARTITIONS_MAX + 1)))
+    beyond = begin(sessions, 0, 0, of(*range(SESSION_PARTITIONS_MAX + 1)))
     assert sessions.finish_full(beyond, 0) == 0
     assert len(sessions) == 1
 
 
 def test_a_session_that_would_grow_beyond_ends() -> None:
     sessions = ids(7)
-    sessions.finish_full(begin(sessions, 0, 0, asked(*range(SESSION_PARTITIONS_MAX))), 0)
-    again = begin(sessions, 7, 1, asked(*range(SESSION_PARTITIONS_MAX)))
+    sessions.finish_full(begin(sessions, 0, 0, of(*range(SESSION_PARTITIONS_MAX))), 0)
+    again = begin(sessions, 7, 1, of(*range(SESSION_PARTITIONS_MAX)))
     assert len(again.partitions) == SESSION_PARTITIONS_MAX, "the same partitions again are no more"
-    with pytest.raises(BrokerError) as caught:
-        begin(sessions, 7, 2, asked(SESSION_PARTITIONS_MAX))
-    assert caught.value.code is ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+    beyond = of(SESSION_PARTITIONS_MAX)
+    assert error_of(sessions, 7, 2, beyond) is ErrorCode.FETCH_SESSION_ID_NOT_FOUND
     assert not len(sessions)
 
 
 def test_the_partitions_of_a_session_are_known() -> None:
     sessions = ids(7)
-    sessions.finish_full(begin(sessions, 0, 0, asked(1, 2)), 0)
+    sessions.finish_full(begin(sessions, 0, 0, of(1, 2)), 0)
     assert ("t", 1) in sessions.partitions_of(7)
     assert ("t", 3) not in sessions.partitions_of(7)
     assert ("t", 1) not in sessions.partitions_of(8)

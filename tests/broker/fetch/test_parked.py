@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from blumfeld.broker.replicas.partition import Partition
-from blumfeld.spi.cluster import PartitionImage
 from blumfeld.wire.errors import ErrorCode
 from blumfeld.wire.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
 from tests.broker.batches import batch, fetch, produce
@@ -20,25 +19,7 @@ from tests.everyday import examples
 VERSION = 12
 ONE = len(batch())
 WAIT_MS = 5_000
-
-
-def image(
-    partition: int = 0, epoch: int = 0, *, leader: int = 1, isr: tuple[int, ...] = (1, 2, 3)
-) -> PartitionImage:
-    return PartitionImage(
-        partition=partition,
-        replicas=(1, 2, 3),
-        isr=isr,
-        leader=leader,
-        leader_epoch=epoch,
-        partition_epoch=epoch + 1,
-    )
-
-
-def hosted(broker: BrokerHarness, index: int = 0) -> Partition:
-    partition = broker.broker.partitions.find("t", index)
-    assert partition is not None
-    return partition
+REPLICAS = (1, 2, 3)
 
 
 def fill(broker: BrokerHarness, partition: int = 0, *values: bytes) -> None:
@@ -49,12 +30,19 @@ def replicated(partitions: int = 1) -> BrokerHarness:
     broker = BrokerHarness({"replica.lag.time.max.ms": 10**9})  # the controller here alters no ISR
     broker.create_topic("t", partitions)
     for index in range(partitions):
-        broker.metadata.change_partition("t", image(index))
+        broker.change_partition(index=index, replicas=REPLICAS)
     broker.runtime.run_turn()
     return broker
 
 
-def told(broker: BrokerHarness, exchange: FakeExchange, request: FetchRequest) -> dict[int, tuple[Any, ...]]:
+def sent(broker: BrokerHarness, request: FetchRequest) -> FakeExchange:
+    """The request, on a connection of its own."""
+    return broker.send_frame(broker.frame(request, VERSION), broker.connect())
+
+
+def parts_of(
+    broker: BrokerHarness, exchange: FakeExchange, request: FetchRequest
+) -> dict[int, tuple[Any, ...]]:
     """Everything that an answer says of each partition, but for the leader's hint."""
     answer: FetchResponse = broker.response(exchange, request, VERSION)
     return {
@@ -78,35 +66,35 @@ class Waiting:
         self.broker = broker
         self.request = request
         self.deadline_ms = broker.runtime.monotonic_ms() + WAIT_MS
-        self.exchange = broker.send_frame(broker.frame(request, VERSION), broker.connect())
+        self.exchange = sent(broker, request)
 
     def agrees(self) -> bool:
         """Check against a full read now; returns whether the fetch is answered."""
         self.request.max_wait_ms = 0
-        probe = self.broker.send_frame(self.broker.frame(self.request, VERSION), self.broker.connect())
-        now = told(self.broker, probe, self.request)
+        probe = sent(self.broker, self.request)
+        now = parts_of(self.broker, probe, self.request)
         errors = any(code or parting != (-1, -1) for code, *_, parting in now.values())
-        found = self.found_bytes(now)
+        readable_bytes = self.readable_bytes(now)
         over = self.broker.runtime.monotonic_ms() >= self.deadline_ms
-        due = errors or over or found >= min(self.request.min_bytes, self.request.max_bytes)
-        assert self.exchange.settled == due, (errors, over, found, self.request)
+        due = errors or over or readable_bytes >= min(self.request.min_bytes, self.request.max_bytes)
+        assert self.exchange.settled == due, (errors, over, readable_bytes, self.request)
         if due:
-            assert told(self.broker, self.exchange, self.request) == now
+            assert parts_of(self.broker, self.exchange, self.request) == now
         return due
 
-    def found_bytes(self, now: dict[int, tuple[Any, ...]]) -> int:
+    def readable_bytes(self, now: dict[int, tuple[Any, ...]]) -> int:
         """The bytes of the answer, and for each partition whose first batch was too large for it what was left."""
-        given = found = 0
+        given = readable = 0
         for asked in self.request.topics[0].partitions:
             _, records, high_watermark, stable, *_ = now[asked.partition]
             end = stable if self.request.isolation_level else high_watermark
             if self.request.replica_id >= 0:
                 end = self.broker.log_of("t", asked.partition).written_end_offset
             if given and not records and asked.fetch_offset < end:
-                found += min(self.request.max_bytes - given, asked.partition_max_bytes)
+                readable += min(self.request.max_bytes - given, asked.partition_max_bytes)
             given += len(records)
-            found += len(records)
-        return found
+            readable += len(records)
+        return readable
 
 
 class ParkedFetches(RuleBasedStateMachine):
@@ -134,7 +122,7 @@ class ParkedFetches(RuleBasedStateMachine):
     def follow(self, partition: int, replica: int, behind: int) -> None:
         offset = max(self.end(partition) - behind, self.broker.log_of("t", partition).log_start_offset)
         request = fetch(offset, partitions=(partition,), replica_id=replica)
-        self.broker.send_frame(self.broker.frame(request, VERSION), self.broker.connect())
+        sent(self.broker, request)
 
     @rule(
         replica=st.sampled_from([-1, -1, -1, 3]),
@@ -159,7 +147,7 @@ class ParkedFetches(RuleBasedStateMachine):
                 fetch_offset=max(self.end(index) - behind[index], 0),
                 partition_max_bytes=bytes_max,
                 current_leader_epoch=self.epochs[index] if epochs else -1,
-                last_fetched_epoch=hosted(self.broker, index).state.epochs.latest_epoch if epochs else -1,
+                last_fetched_epoch=self.broker.hosted("t", index).state.epochs.latest_epoch if epochs else -1,
             )
             for index in range(2)
         ]
@@ -172,33 +160,36 @@ class ParkedFetches(RuleBasedStateMachine):
         )
         self.waiting.append(Waiting(self.broker, request))
 
-    @rule(partition=st.integers(0, 1))
-    def new_epoch(self, partition: int) -> None:
-        self.epochs[partition] += 1
-        self.broker.metadata.change_partition("t", image(partition, self.epochs[partition]))
+    def show(self, partition: int, **changes: Any) -> None:
+        """The image has the partition's epoch, and these changes."""
+        epoch = self.epochs[partition]
+        self.broker.change_partition(
+            index=partition, replicas=REPLICAS, epoch=epoch, partition_epoch=epoch + 1, **changes
+        )
         self.broker.runtime.run_turn()
 
     @rule(partition=st.integers(0, 1))
+    def new_epoch(self, partition: int) -> None:
+        self.epochs[partition] += 1
+        self.show(partition)
+
+    @rule(partition=st.integers(0, 1))
     def shrink_isr(self, partition: int) -> None:
-        changed = image(partition, self.epochs[partition], isr=(1,))
-        self.broker.metadata.change_partition("t", changed)
-        self.broker.runtime.run_turn()
+        self.show(partition, isr=(1,))
 
     @rule(partition=st.integers(0, 1))
     def resign(self, partition: int) -> None:
         """Another leads for a turn, and this node again after it."""
         for leader in (-1, 1):
             self.epochs[partition] += 1
-            self.broker.metadata.change_partition(
-                "t", image(partition, self.epochs[partition], leader=leader)
-            )
-            self.broker.runtime.run_turn()
+            self.show(partition, leader=leader)
             if leader < 0:
                 self.agree()
 
     @rule(partition=st.integers(0, 1))
     def delete_records(self, partition: int) -> None:
-        hosted(self.broker, partition).advance_log_start(hosted(self.broker, partition).high_watermark)
+        hosted = self.broker.hosted("t", partition)
+        hosted.advance_log_start(hosted.high_watermark)
         self.broker.runtime.run_turn()
 
     @precondition(lambda self: self.waiting)
@@ -223,44 +214,21 @@ TestParkedFetches.settings = settings(max_examples=examples(120), stateful_step_
 # What wakes
 
 
-def test_a_parked_follower_wakes_when_the_log_grows() -> None:
-    """It must not wait for the high watermark: that moves only once the followers have fetched."""
-    broker = replicated()
-    fill(broker)
-    request = fetch(1, max_wait_ms=WAIT_MS, replica_id=2)
-    follower = broker.send_frame(broker.frame(request, VERSION), broker.connect())
-    consumer = broker.send_frame(broker.frame(fetch(1, max_wait_ms=WAIT_MS), VERSION), broker.connect())
-    fill(broker)
-    assert (follower.settled, consumer.settled) == (True, False)
-    assert hosted(broker).high_watermark == 0
-
-
-def test_a_parked_consumer_wakes_when_the_high_watermark_moves() -> None:
-    broker = replicated()
-    consumer = broker.send_frame(broker.frame(fetch(0, max_wait_ms=WAIT_MS), VERSION), broker.connect())
-    fill(broker)
-    for replica in (2, 3):
-        assert not consumer.settled
-        broker.ask(fetch(1, replica_id=replica), VERSION)
-    assert consumer.settled
-
-
 def test_a_follower_is_told_the_newest_high_watermark() -> None:
     """It isn't woken when only the high watermark moves, but learns of it with its answer."""
     broker = replicated()
     fill(broker)
     request = fetch(1, max_wait_ms=WAIT_MS, replica_id=2)
-    follower = broker.send_frame(broker.frame(request, VERSION), broker.connect())
+    follower = sent(broker, request)
     broker.ask(fetch(1, replica_id=3), VERSION)
     assert not follower.settled
     broker.runtime.advance(WAIT_MS + 1)
-    assert told(broker, follower, request)[0][2] == 1
+    assert parts_of(broker, follower, request)[0][2] == 1
 
 
 def test_a_follower_acknowledges_once_a_request(monkeypatch: pytest.MonkeyPatch) -> None:
     broker = replicated()
-    leader = hosted(broker).leader
-    assert leader is not None
+    leader = broker.leader()
     fetched: list[int] = []
     was = type(leader).follower_fetched
 
@@ -270,14 +238,14 @@ def test_a_follower_acknowledges_once_a_request(monkeypatch: pytest.MonkeyPatch)
 
     monkeypatch.setattr(type(leader), "follower_fetched", follower_fetched)
     request = fetch(0, max_wait_ms=WAIT_MS, replica_id=2, min_bytes=3 * ONE)
-    follower = broker.send_frame(broker.frame(request, VERSION), broker.connect())
+    follower = sent(broker, request)
     for _ in range(3):
         assert not follower.settled
         fill(broker)
     assert follower.settled
     assert fetched == [0]
     request = fetch(3, max_wait_ms=WAIT_MS, replica_id=2)
-    follower = broker.send_frame(broker.frame(request, VERSION), broker.connect())
+    follower = sent(broker, request)
     broker.runtime.advance(WAIT_MS + 1)
     assert follower.settled
     assert fetched == [0, 3]
@@ -333,7 +301,7 @@ def test_a_parked_fetch_leaves_nothing_behind() -> None:
         broker.runtime.advance(WAIT_MS + 1)
         assert waiting.settled
     for index in range(2):
-        partition = hosted(broker, index)
+        partition = broker.hosted("t", index)
         assert not partition.watchers.committed_end
         assert not partition.watchers.log_end
     assert broker.broker.parking.waiting == 0
@@ -344,7 +312,7 @@ def test_a_defect_in_a_parked_fetch_is_answered(monkeypatch: pytest.MonkeyPatch)
     broker = BrokerHarness()
     broker.create_topic("t")
     request = fetch(0, max_wait_ms=WAIT_MS)
-    broken, other = (broker.send_frame(broker.frame(request, VERSION), broker.connect()) for _ in range(2))
+    broken, other = (sent(broker, request) for _ in range(2))
     read = Partition.read
     calls: list[int] = []
 
@@ -356,8 +324,8 @@ def test_a_defect_in_a_parked_fetch_is_answered(monkeypatch: pytest.MonkeyPatch)
 
     monkeypatch.setattr(Partition, "read", defective)
     fill(broker)
-    assert told(broker, broken, request)[0][0] == ErrorCode.UNKNOWN_SERVER_ERROR
-    assert told(broker, other, request)[0][0] == 0
+    assert parts_of(broker, broken, request)[0][0] == ErrorCode.UNKNOWN_SERVER_ERROR
+    assert parts_of(broker, other, request)[0][0] == 0
     assert broker.broker.parking.waiting == 0
 
 
@@ -377,9 +345,9 @@ def test_consumers_that_are_told_together_share_a_read(monkeypatch: pytest.Monke
     for end in range(3):
         requests = [fetch(end, max_wait_ms=WAIT_MS) for _ in range(4)]
         requests.append(fetch(end, max_wait_ms=WAIT_MS, partition_bytes_max=ONE))
-        waiting = [broker.send_frame(broker.frame(one, VERSION), broker.connect()) for one in requests]
+        waiting = [sent(broker, request) for request in requests]
         fill(broker)
-        answers = [told(broker, one, request)[0] for one, request in zip(waiting, requests, strict=True)]
+        answers = [parts_of(broker, *pair)[0] for pair in zip(waiting, requests, strict=True)]
         assert answers == [answers[0]] * 5
         assert len(answers[0][1]) == ONE
         broker.ask(fetch(end, partition_bytes_max=ONE), VERSION)
@@ -393,7 +361,7 @@ def test_a_deleted_topic_is_not_found_in_a_session() -> None:
     first: FetchResponse = broker.ask(fetch(0, session_epoch=0), VERSION)
     again = FetchRequest(session_id=first.session_id, session_epoch=1, min_bytes=1)
     assert broker.ask(again, VERSION).responses == []
-    hosted(broker).fail(OSError("gone"))
+    broker.hosted().fail(OSError("gone"))
     again.session_epoch = 2
     answer: FetchResponse = broker.ask(again, VERSION)
     assert answer.responses[0].partitions[0].error_code == ErrorCode.KAFKA_STORAGE_ERROR

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NoReturn, cast
 
 import pytest
 
-from blumfeld.spi.cluster import PartitionImage
 from blumfeld.spi.storage import LogRead, LogStorage, OffsetOutOfRangeError
 from blumfeld.wire.errors import ErrorCode
 from blumfeld.wire.messages.fetch import FetchRequest, FetchResponse
@@ -15,7 +13,7 @@ from blumfeld_kit.crash.machine import make_storage as local_storage
 from blumfeld_kit.fakes.runtime import FakeRuntime
 from blumfeld_storage_memory.storage import MemoryStorage
 from tests.broker.batches import batch, fetch, produce
-from tests.broker.harness import BrokerHarness
+from tests.broker.harness import BrokerHarness, failing
 
 VERSION = 12
 SMALL, LARGE = 500, 20_000
@@ -47,13 +45,6 @@ def given(answer: FetchResponse) -> dict[int, tuple[int, int]]:
     }
 
 
-def led(index: int) -> PartitionImage:
-    """Partition ``index`` with a follower that may fetch it."""
-    return PartitionImage(
-        partition=index, replicas=(1, FOLLOWER), isr=(1,), leader=1, leader_epoch=0, partition_epoch=1
-    )
-
-
 @pytest.mark.parametrize("make_storage", STORAGES)
 @pytest.mark.parametrize("replica_id", [-1, FOLLOWER], ids=["consumer", "follower"])
 @pytest.mark.parametrize("value_bytes", [SMALL, LARGE])
@@ -63,7 +54,7 @@ def test_a_later_partition_gives_no_piece_of_its_first_batch(
     """Kafka gives none either, and no error: the client makes progress in the partitions before it (KIP-74)."""
     broker = filled(make_storage, value_bytes, value_bytes)
     for index in (0, 1):
-        broker.metadata.change_partition("t", led(index))
+        broker.change_partition(index=index, replicas=(1, FOLLOWER), isr=(1,))
     size = len(batch(bytes(value_bytes)))
     for left in (0, 1, 16, 17, 61, size - 1, size):
         second = size if left == size else 0
@@ -137,12 +128,7 @@ def test_a_defect_of_a_read_gets_no_meaning(defect: Exception) -> None:
     broker = BrokerHarness()
     broker.create_topic("t")
     broker.ask(produce(batch()), 9)
-    log = broker.log_of("t")
-
-    def fails(*_: object) -> NoReturn:
-        raise defect
-
-    cast("Any", log).read = fails
+    broker.log_of("t").read = failing(defect)  # type: ignore[method-assign]
     assert given(broker.ask(fetch(0), VERSION)) == {0: (ErrorCode.UNKNOWN_SERVER_ERROR, 0)}
     assert broker.log.events[-1][2]["exc_info"] is defect
 
@@ -188,13 +174,7 @@ def test_after_a_cold_read_no_other_batch_exceeds_the_limits(bytes_max: int) -> 
 
 def test_what_was_read_before_a_defect_is_given_back() -> None:
     broker = filled(local_storage(), LARGE, LARGE)
-    partition = broker.broker.partitions.find("t", 1)
-    assert partition is not None
-
-    def fails(*_: object) -> NoReturn:
-        raise IndexError("index out of range")
-
-    cast("Any", partition.log).read = fails
+    broker.hosted("t", 1).log.read = failing(IndexError("index out of range"))  # type: ignore[method-assign]
     answer = broker.ask(fetch(0, partitions=(0, 1)), VERSION)
     assert {code for code, _ in given(answer).values()} == {ErrorCode.UNKNOWN_SERVER_ERROR}
     assert broker.runtime.disk.open_regions == 0

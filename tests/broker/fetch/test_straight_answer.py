@@ -91,9 +91,7 @@ def test_what_the_straight_way_leaves_to_the_general_one(taken: list[bool]) -> N
     assert broker.ask(fetch(0, partitions=(0, 1)), 12).responses[0].partitions[1].partition_index == 1
     assert taken == []
     assert broker.ask(fetch(9), 12).responses[0].partitions[0].error_code == ErrorCode.OFFSET_OUT_OF_RANGE
-    partition = broker.broker.partitions.find("t", 0)
-    assert partition is not None
-    partition.state.aborted.append(AbortedTransaction(77, 0, 0, 1))
+    broker.hosted().state.aborted.append(AbortedTransaction(77, 0, 0, 1))
     answer: FetchResponse = broker.ask(fetch(0, isolation_level=1), 12)
     assert [one.producer_id for one in answer.responses[0].partitions[0].aborted_transactions or ()] == [77]
     assert taken == [False, False]

@@ -7,8 +7,7 @@ from typing import Any, cast
 import pytest
 
 from blumfeld.broker.replicas.partition import Partition
-from blumfeld.spi.cluster import PartitionImage
-from blumfeld.wire.messages.fetch import FetchRequest, FetchResponse, PartitionData
+from blumfeld.wire.messages.fetch import FetchRequest, FetchResponse
 from tests.broker.batches import batch, fetch, produce
 from tests.broker.harness import BrokerHarness, FakeExchange
 
@@ -24,17 +23,7 @@ def throttled(partitions: int = 1) -> BrokerHarness:
     broker = BrokerHarness({"replica.lag.time.max.ms": 10**9, "leader.replication.throttled.rate": RATE})
     broker.create_topic("t", partitions, **{"leader.replication.throttled.replicas": "0:1"})
     for index in range(partitions):
-        broker.metadata.change_partition(
-            "t",
-            PartitionImage(
-                partition=index,
-                replicas=(1, MEMBER, OUTSIDE),
-                isr=(1, MEMBER),
-                leader=1,
-                leader_epoch=0,
-                partition_epoch=1,
-            ),
-        )
+        broker.change_partition(index=index, replicas=(1, MEMBER, OUTSIDE), isr=(1, MEMBER))
     broker.runtime.run_turn()
     return broker
 
@@ -50,21 +39,17 @@ def sizes(answer: FetchResponse) -> dict[int, int]:
     }
 
 
-def one(broker: BrokerHarness, request: FetchRequest) -> PartitionData:
-    answer: FetchResponse = broker.ask(request, VERSION)
-    return answer.responses[0].partitions[0]
-
-
 def size(broker: BrokerHarness, request: FetchRequest) -> int:
-    return len(bytes(cast("Any", one(broker, request).records)))
+    """The bytes of the first partition."""
+    return sizes(broker.ask(request, VERSION))[0]
 
 
 def test_a_follower_outside_of_the_isr_waits_for_the_quota() -> None:
     broker = throttled()
     fill(broker, 6)
     assert size(broker, fetch(0, replica_id=OUTSIDE, partition_bytes_max=3 * ONE)) == 3 * ONE
-    refused = one(broker, fetch(3, replica_id=OUTSIDE))
-    assert (bytes(cast("Any", refused.records)), refused.error_code) == (b"", 0)
+    refused = broker.ask(fetch(3, replica_id=OUTSIDE), VERSION).responses[0].partitions[0]
+    assert (bytes(refused.records), refused.error_code) == (b"", 0)
     assert refused.log_start_offset == 0, "it learns the leader's offsets all the same"
     broker.runtime.advance(2_900)
     assert size(broker, fetch(3, replica_id=OUTSIDE)) == 0

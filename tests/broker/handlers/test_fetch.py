@@ -120,36 +120,9 @@ def test_a_fetch_waits_for_data_and_is_answered_in_the_turn_that_brings_it(broke
     assert broker.broker.parking.waiting == 0
 
 
-def test_a_fetch_that_has_waited_long_enough_gets_what_there_is(broker: BrokerHarness) -> None:
-    fill(broker)
-    request = fetch(0, max_wait_ms=500, min_bytes=10_000)
-    waiting = broker.send(request, 12)
-    fill(broker)
-    assert not waiting.settled
-    broker.runtime.advance(501)
-    data = data_of(broker.response(waiting, request, 12))
-    assert (offsets(data), data.error_code) == ([0, 1], 0)
-
-
-def test_min_bytes_are_counted_over_all_partitions(broker: BrokerHarness) -> None:
-    request = fetch(0, partitions=(0, 1), max_wait_ms=500, min_bytes=2 * len(batch()))
-    waiting = broker.send(request, 12)
-    fill(broker)
-    assert not waiting.settled
-    fill(broker, partition=1)
-    assert waiting.settled
-
-
-def test_no_time_to_wait_answers_at_once(broker: BrokerHarness) -> None:
+def test_a_fetch_without_time_to_wait_or_partitions_is_answered_at_once(broker: BrokerHarness) -> None:
     assert broker.send(fetch(0, min_bytes=10_000), 12).settled
-
-
-def test_no_partitions_answers_at_once(broker: BrokerHarness) -> None:
     assert broker.ask(FetchRequest(max_wait_ms=500, min_bytes=1), 12).responses == []
-
-
-def test_an_error_does_not_wait(broker: BrokerHarness) -> None:
-    assert broker.send(fetch(0, topic="missing", max_wait_ms=500), 12).settled
 
 
 def test_a_waiting_fetch_is_told_when_leadership_goes(broker: BrokerHarness) -> None:
@@ -198,7 +171,8 @@ def test_offsets_outside_of_the_log(broker: BrokerHarness) -> None:
 
 
 def test_unknown_places(broker: BrokerHarness) -> None:
-    assert code(broker, fetch(0, topic="no")) == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    """Told at once, whatever the time to wait is."""
+    assert code(broker, fetch(0, topic="no", max_wait_ms=500)) == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     assert code(broker, fetch(0, partitions=(7,))) == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     assert code(broker, fetch(0, topic_id=b"?" * 16), 13) == ErrorCode.UNKNOWN_TOPIC_ID
 

@@ -14,9 +14,8 @@ def test_a_timer_expires_at_its_deadline_and_not_before() -> None:
     wheel: TimingWheel[str] = TimingWheel(1000)
     task = wheel.add(1500, "a")
     assert wheel.advance(1499) == []
-    assert task.pending
     assert wheel.advance(1500) == [task]
-    assert (task.payload, task.pending, len(wheel)) == ("a", False, 0)
+    assert (task.payload, len(wheel)) == ("a", 0)
 
 
 def test_a_deadline_that_has_passed_expires_next_time() -> None:
@@ -31,21 +30,6 @@ def test_timers_expire_by_deadline_and_then_in_order_of_adding() -> None:
     for deadline_ms, name in [(30, "c"), (10, "a"), (30, "d"), (20, "b")]:
         wheel.add(deadline_ms, name)
     assert [task.payload for task in wheel.advance(50)] == ["a", "b", "c", "d"]
-
-
-def test_a_cancelled_timer_never_expires() -> None:
-    wheel: TimingWheel[str] = TimingWheel()
-    task = wheel.add(10, "a")
-    assert wheel.cancel(task)
-    assert not wheel.cancel(task)
-    assert (wheel.next_deadline_ms(), wheel.advance(20), len(wheel)) == (None, [], 0)
-
-
-def test_an_expired_timer_cannot_be_cancelled() -> None:
-    wheel: TimingWheel[str] = TimingWheel()
-    task = wheel.add(10, "a")
-    wheel.advance(10)
-    assert not wheel.cancel(task)
 
 
 def test_a_clock_that_goes_back_changes_nothing() -> None:

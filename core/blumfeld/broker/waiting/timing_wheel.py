@@ -29,11 +29,6 @@ class TimerTask(Generic[T]):
         self._number = number
         self._bucket: dict[TimerTask[T], None] | None = None
 
-    @property
-    def pending(self) -> bool:
-        """Whether it is neither expired nor cancelled."""
-        return self._bucket is not None
-
 
 class TimingWheel(Generic[T]):
     """Timers by deadline. Rounding to ticks never makes one expire early, and makes it late by less than ``tick_ms``.
