@@ -14,6 +14,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from blumfeld.testing.process import BrokerProcess
+from blumfeld_bench.usage import totals
 from campaigns.bad_input import batches, frames, mutations
 from campaigns.bad_input.case import Case, Result, run_cases
 from campaigns.bad_input.target import Target
@@ -53,7 +54,7 @@ def _against(
     results = run_cases(cases, target, lambda result: _say(console, result))
     wrong = [f"lost: {lost}"] if (lost := target.lost()) else []
     if broker is not None:
-        if (peak := broker.peak_rss_bytes()) > PEAK_BYTES_MAX:
+        if (peak := totals([broker.pid]).rss_max_bytes) > PEAK_BYTES_MAX:
             wrong.append(f"the broker took {peak >> 20} MiB at its highest")
         if status := broker.stop():
             wrong.append(f"after SIGTERM the exit status was {status}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 
-from blumfeld.wire.errors import ErrorCode
+from blumfeld.client.errors import COORDINATOR_MOVES
 from blumfeld.wire.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
@@ -18,11 +18,6 @@ from campaigns.raw_connection import ConnectionEnded, RawConnection
 GROUP = "committer"
 COMMIT_VERSION = 8
 END_S = 60.0
-SOON = (
-    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
-    ErrorCode.COORDINATOR_NOT_AVAILABLE,
-    ErrorCode.NOT_COORDINATOR,
-)
 
 
 class Committer:
@@ -76,5 +71,5 @@ class Committer:
         for item in answer.topics[0].partitions:
             if not item.error_code:
                 self._promises.commit(GROUP, (self._topic, item.partition_index), offset)
-            elif item.error_code not in SOON:
+            elif item.error_code not in COORDINATOR_MOVES:
                 self._promises.wrong.append(f"a commit was refused with {item.error_code}")

@@ -13,26 +13,25 @@ by then, takes committed offsets back: no broker looks at who owns them, ours an
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from enum import Enum
 from typing import Any
 
 from blumfeld.client.classic_group import (
+    COOPERATIVE,
     NO_GENERATION,
+    RANGE,
     Membership,
+    Next,
     Subscription,
-    assignment_bytes,
     partitions_of,
-    subscription_bytes,
 )
 from blumfeld.wire.errors import ErrorCode
 from blumfeld.wire.messages.join_group import JoinGroupResponse
 from blumfeld.wire.messages.offset_commit import OffsetCommitRequest
 from campaigns.groups.classic_assignment import assign
-from campaigns.groups.member import RETRY_CODES, Asked, Member, MemberSettings, Partition, View
+from campaigns.groups.member import Asked, Member, MemberSettings, Partition, View
 
-COOPERATIVE = "cooperative-sticky"
-EAGER = "range"
 JOIN_GRACE_MS = 5_000
 """JoinGroup may be answered so much later than the rebalance timeout (Java's constant)."""
 
@@ -54,7 +53,7 @@ class ClassicMember(Member):
     def __init__(self, settings: MemberSettings, view: View) -> None:
         super().__init__(settings, view)
         self.phase = Phase.OUT
-        self.protocol = settings.assignor or EAGER
+        self.protocol = settings.assignor or RANGE
         self._joined: JoinGroupResponse | None = None
         self._was_led = False
         """Whether a member dealt the partitions when it joined last, not the broker."""
@@ -129,12 +128,9 @@ class ClassicMember(Member):
         self._forget("heartbeat")
         for name in ("heartbeat", "revoked", "join"):
             self._timers.pop(name, None)
-        owned = self.owned if self.is_cooperative else frozenset()
         self._told = self._topics()
-        metadata = subscription_bytes(self._told, owned, self.epoch, self.settings.rack_id)
-        self._ask(
-            "join", self._membership.join(metadata), 9, self.settings.rebalance_timeout_ms + JOIN_GRACE_MS
-        )
+        request = self._membership.join(self._told, self.owned, self.settings.rack_id)
+        self._ask("join", request, 9, self.settings.rebalance_timeout_ms + JOIN_GRACE_MS)
 
     def _join_answered(self, asked: Asked, response: JoinGroupResponse | None) -> None:
         code = ErrorCode.REQUEST_TIMED_OUT if response is None else ErrorCode(response.error_code)
@@ -163,7 +159,7 @@ class ClassicMember(Member):
         self.phase = Phase.SYNCING
         self._after("heartbeat", self.settings.heartbeat_interval_ms)
         leads = joined.leader == joined.member_id
-        assignments: dict[str, bytes] = {}
+        dealt: Mapping[str, list[Partition]] = {}
         self._dealt = {}
         if leads:
             subscribed = {m.member_id: Subscription.read(bytes(m.metadata)) for m in joined.members}
@@ -171,8 +167,7 @@ class ClassicMember(Member):
             self._dealt = {topic: self._count(topic) for topic in topics}
         if leads and not joined.skip_assignment:
             dealt = assign(subscribed, self._dealt, cooperative=self.is_cooperative)
-            assignments = {member_id: assignment_bytes(partitions) for member_id, partitions in dealt.items()}
-        self._ask("sync", self._membership.sync(assignments, joined.protocol_name), 5)
+        self._ask("sync", self._membership.sync(dealt, joined.protocol_name), 5)
 
     def _count(self, topic: str) -> int:
         known = self.view.get(topic)
@@ -234,30 +229,30 @@ class ClassicMember(Member):
     def _beaten(self, asked: Asked, response: Any) -> None:
         code = ErrorCode.REQUEST_TIMED_OUT if response is None else ErrorCode(response.error_code)
         self._after("heartbeat", self.settings.heartbeat_interval_ms)
-        if code is ErrorCode.NONE:
+        after = self._membership.heard(code)
+        if after is Next.GO_ON:
             self.confirmed_ms = asked.sent_ms
-        elif code is ErrorCode.REBALANCE_IN_PROGRESS:
+        elif after is Next.JOIN:
             self._prepare()
-        elif code in RETRY_CODES:
+        elif after is Next.RETRY:
             self._after("heartbeat", self.settings.retry_backoff_ms)
         else:
             self._troubled("Heartbeat", code)
 
     def _troubled(self, api: str, code: ErrorCode) -> None:
         """An error of any request of a member: join again, as nobody if it has to be."""
-        if code is ErrorCode.REBALANCE_IN_PROGRESS or code in RETRY_CODES:
-            self._later()
-        elif code in (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION):
-            if code is ErrorCode.UNKNOWN_MEMBER_ID:
-                self.member_id = ""
-            self.epoch = NO_GENERATION
+        membership = self._membership
+        after = membership.heard(code)
+        self.member_id, self.epoch = membership.member_id, membership.generation
+        if after is Next.FAIL:
+            self._fail(api, code)
+            return
+        if after is Next.START_ANEW:
             for name in ("commit", "fetch", "heartbeat", "join", "sync"):
                 self._forget(name)
             self._timers.pop("revoked", None)
             self._own(frozenset())
-            self._later()
-        else:
-            self._fail(api, code)
+        self._later()
 
     def _later(self) -> None:
         """Join after the back-off; an eager member first gives up what it still has."""

@@ -10,13 +10,14 @@ from __future__ import annotations
 from enum import Enum
 from typing import Any
 
+from blumfeld.client.errors import COORDINATOR_MOVES
 from blumfeld.wire.errors import ErrorCode
 from blumfeld.wire.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,
     TopicPartitions,
 )
-from campaigns.groups.member import RETRY_CODES, Asked, Member, MemberSettings, Partition, View
+from campaigns.groups.member import Asked, Member, MemberSettings, Partition, View
 
 JOIN = 0
 LEAVE = -1
@@ -125,7 +126,7 @@ class ConsumerMember(Member):
         request = asked.request
         assert isinstance(request, ConsumerGroupHeartbeatRequest)
         code = ErrorCode.REQUEST_TIMED_OUT if response is None else ErrorCode(response.error_code)
-        if code in RETRY_CODES:
+        if code in COORDINATOR_MOVES:
             self._full = True
             self._after("heartbeat", self.settings.retry_backoff_ms)
         elif code in FENCED:

@@ -28,16 +28,6 @@ from blumfeld.wire.schema import Message
 Partition: TypeAlias = tuple[str, int]
 """(topic name, partition)."""
 
-RETRY_CODES = frozenset(
-    (
-        ErrorCode.NOT_COORDINATOR,
-        ErrorCode.COORDINATOR_NOT_AVAILABLE,
-        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
-        ErrorCode.REQUEST_TIMED_OUT,
-    )
-)
-"""After these a client looks for the coordinator again and repeats the request."""
-
 
 class Topic(msgspec.Struct, frozen=True):
     """A topic in a client's metadata."""

@@ -13,6 +13,7 @@ from functools import partial
 import attrs
 from msgspec.structs import replace
 
+from blumfeld.client.classic_group import COOPERATIVE, RANGE
 from blumfeld.coordinator.runtime.host import HostState
 from blumfeld.spi.completion import Completion
 from blumfeld.spi.groups import GroupProtocol
@@ -24,7 +25,7 @@ from blumfeld_kit.fakes.loop import SimulationError
 from blumfeld_kit.fakes.runtime import FakeRuntime
 from blumfeld_kit.groups.model import ModelCluster, compacted
 from blumfeld_kit.simulation.trace import Trace
-from campaigns.groups.classic_member import COOPERATIVE, EAGER, ClassicMember
+from campaigns.groups.classic_member import ClassicMember
 from campaigns.groups.consumer_member import ConsumerMember
 from campaigns.groups.member import (
     Effect,
@@ -114,7 +115,7 @@ class Simulation:
         self.node = GroupsNode(protocols, config, runtime=self.runtime, cluster=self.cluster)
         self.oracle = Oracle(self.node, GROUP)
         self.node.log.placed = self.oracle.placed
-        self.classic_protocol = self.random.choice([EAGER, COOPERATIVE])
+        self.classic_protocol = self.random.choice([RANGE, COOPERATIVE])
         self.clients = [self._client(n) for n in range(SLOTS)]
         self.chaos = False
         self.requests = 0

@@ -8,14 +8,18 @@ from hypothesis import strategies as st
 
 from blumfeld.client.classic_group import (
     CONSUMER_VERSION,
+    COOPERATIVE,
     NO_GENERATION,
     NO_MEMBER_ID,
+    RANGE,
     Membership,
+    Next,
     Subscription,
     assignment_bytes,
     partitions_of,
     subscription_bytes,
 )
+from blumfeld.client.fetch import Place
 from blumfeld.wire.codec import decode, encode
 from blumfeld.wire.errors import ErrorCode
 from blumfeld.wire.messages.leave_group import LeaveGroupRequest
@@ -64,7 +68,7 @@ def test_a_subscription_of_the_future_is_read_as_the_newest_known() -> None:
 def test_requests_have_a_form_in_every_version(version: int) -> None:
     """Fields that a version lacks may be left out, unless the member is static."""
     who = member()
-    requests: list[Message] = [who.join(b"s"), who.sync({"m": b"a"}), who.heartbeat()]
+    requests: list[Message] = [who.join(["a"]), who.sync({"m": [("a", 0)]}), who.heartbeat()]
     for request in requests:
         if version in type(request).meta.valid:
             again = decode(type(request), encode(request, version), version)
@@ -76,7 +80,7 @@ def test_requests_have_a_form_in_every_version(version: int) -> None:
 
 def test_requests_say_what_the_member_is() -> None:
     who = member(instance_id="i")
-    joins, syncs, beats = who.join(b"s"), who.sync({"x": b"1"}), who.heartbeat()
+    joins, syncs, beats = who.join(["a"]), who.sync({"x": [("a", 1)]}), who.heartbeat()
     assert (joins.group_instance_id, joins.member_id, joins.protocols[0].name) == ("i", "m", "range")
     assert (joins.session_timeout_ms, joins.rebalance_timeout_ms) == (1, 2)
     assert (syncs.generation_id, syncs.protocol_name, syncs.assignments[0].member_id) == (7, "range", "x")
@@ -86,15 +90,25 @@ def test_requests_say_what_the_member_is() -> None:
 
 
 @pytest.mark.parametrize(
-    ("code", "ends", "member_id", "generation"),
+    ("code", "after", "member_id", "generation"),
     [
-        (ErrorCode.UNKNOWN_MEMBER_ID, True, NO_MEMBER_ID, NO_GENERATION),
-        (ErrorCode.ILLEGAL_GENERATION, True, "m", NO_GENERATION),
-        (ErrorCode.REBALANCE_IN_PROGRESS, False, "m", 7),
-        (ErrorCode.NONE, False, "m", 7),
+        (ErrorCode.NONE, Next.GO_ON, "m", 7),
+        (ErrorCode.REBALANCE_IN_PROGRESS, Next.JOIN, "m", 7),
+        (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, Next.RETRY, "m", 7),
+        (ErrorCode.ILLEGAL_GENERATION, Next.START_ANEW, "m", NO_GENERATION),
+        (ErrorCode.UNKNOWN_MEMBER_ID, Next.START_ANEW, NO_MEMBER_ID, NO_GENERATION),
+        (ErrorCode.FENCED_INSTANCE_ID, Next.FAIL, "m", 7),
     ],
 )
-def test_an_error_may_end_a_membership(code: int, ends: bool, member_id: str, generation: int) -> None:
+def test_an_error_says_what_a_member_does_next(
+    code: int, after: Next, member_id: str, generation: int
+) -> None:
     who = member()
-    assert who.lost(code) == ends
+    assert who.heard(code) is after
     assert (who.member_id, who.generation) == (member_id, generation)
+
+
+@pytest.mark.parametrize(("protocol", "kept"), [(RANGE, frozenset()), (COOPERATIVE, {("a", 0)})])
+def test_a_cooperative_member_alone_keeps_what_it_owns(protocol: str, kept: frozenset[Place]) -> None:
+    (joins,) = member(protocol=protocol).join(["a"], {("a", 0)}).protocols
+    assert Subscription.read(joins.metadata) == Subscription(("a",), frozenset(kept), 7)

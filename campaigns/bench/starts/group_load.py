@@ -17,10 +17,9 @@ from pathlib import Path
 import attrs
 
 from blumfeld.client.blocking import BlockingConnection
-from blumfeld.client.errors import error_name
+from blumfeld.client.errors import COORDINATOR_MOVES, error_name
 from blumfeld.coordinator.runtime.coordinator import partition_for
 from blumfeld.spi.internal_topics import OFFSETS_TOPIC
-from blumfeld.wire.errors import ErrorCode
 from blumfeld.wire.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
@@ -41,12 +40,6 @@ CONNECTIONS = 8
 """Commits in flight at one time."""
 TIMEOUT_S = 300.0
 POLL_S = 0.005
-SOON = (
-    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
-    ErrorCode.COORDINATOR_NOT_AVAILABLE,
-    ErrorCode.NOT_COORDINATOR,
-)
-"""Errors of a group whose shard isn't loaded yet."""
 
 
 @attrs.define
@@ -100,7 +93,7 @@ class Groups:
                 codes = {p.error_code for topic in answer.topics for p in topic.partitions}
                 if codes == {0}:
                     left.remove(number)
-                elif not codes <= set(SOON) or time.monotonic() > deadline:
+                elif not codes <= COORDINATOR_MOVES or time.monotonic() > deadline:
                     raise DriverError(f"{self.group(number)}: {', '.join(map(error_name, sorted(codes)))}")
 
     def _request(self, number: int) -> OffsetCommitRequest:
@@ -136,7 +129,7 @@ class Groups:
     def _has_answered(self, connection: BlockingConnection, number: int) -> bool:
         request = OffsetFetchRequest(group_id=self.group(number), topics=None)
         answer = connection.ask(request, OffsetFetchResponse, FETCH_VERSION)
-        if answer.error_code in SOON:
+        if answer.error_code in COORDINATOR_MOVES:
             return False
         if answer.error_code:
             raise DriverError(f"{self.group(number)}: {error_name(answer.error_code)}")

@@ -1,4 +1,4 @@
-"""The requests of a classic consumer group member, with the consumer protocol inside them.
+"""A member of a classic group: its requests, the consumer protocol inside them, and what it does after an error.
 
 The caller decides when to send each request, because callers differ: a client, a bench with a thousand
 members, a model that loses messages.
@@ -7,10 +7,12 @@ members, a model that loses messages.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from enum import Enum, auto
 from typing import Self
 
 import msgspec
 
+from blumfeld.client.errors import COORDINATOR_MOVES
 from blumfeld.client.fetch import Place
 from blumfeld.wire.codec import decode, encode
 from blumfeld.wire.errors import ErrorCode
@@ -29,8 +31,27 @@ CONSUMER = "consumer"
 """The protocol type of consumers."""
 CONSUMER_VERSION = 3
 """The newest version of subscriptions and assignments (KIP-881)."""
+RANGE, COOPERATIVE = "range", "cooperative-sticky"
 NO_MEMBER_ID = ""
 NO_GENERATION = -1
+
+
+class Next(Enum):
+    """What a member does after an answer."""
+
+    GO_ON, JOIN, RETRY = auto(), auto(), auto()
+    START_ANEW = auto()
+    """It is no member any more, and what it owns may be another's. It gives that up and joins."""
+    FAIL = auto()
+    """The application gets the error."""
+
+
+_AFTER: dict[int, Next] = {
+    ErrorCode.NONE: Next.GO_ON,
+    ErrorCode.REBALANCE_IN_PROGRESS: Next.JOIN,
+    ErrorCode.UNKNOWN_MEMBER_ID: Next.START_ANEW,
+    ErrorCode.ILLEGAL_GENERATION: Next.START_ANEW,
+}
 
 
 class Membership(msgspec.Struct, kw_only=True):
@@ -38,18 +59,26 @@ class Membership(msgspec.Struct, kw_only=True):
 
     group_id: str
     protocol: str
-    """The assignor: ``range``, ``cooperative-sticky``."""
+    """The assignor: :data:`RANGE`, :data:`COOPERATIVE`."""
     session_timeout_ms: int
     rebalance_timeout_ms: int
     instance_id: str | None = None
     """Static membership (KIP-345)."""
     member_id: str = NO_MEMBER_ID
     generation: int = NO_GENERATION
+    version: int = CONSUMER_VERSION
+    """The version of its subscription and of the assignments that it makes."""
 
-    def join(self, subscription: bytes) -> JoinGroupRequest:
+    def join(
+        self, topics: Iterable[str], owned: Iterable[Place] = (), rack_id: str | None = None
+    ) -> JoinGroupRequest:
         """Return the request to join, or to join again. The answer may be MEMBER_ID_REQUIRED with an id to join by
         (KIP-394).
+
+        :param owned: its partitions, of which only a cooperative member tells (KIP-429)
         """
+        owned = owned if self.protocol == COOPERATIVE else ()
+        subscription = subscription_bytes(topics, owned, self.generation, rack_id, version=self.version)
         return JoinGroupRequest(
             group_id=self.group_id,
             session_timeout_ms=self.session_timeout_ms,
@@ -60,10 +89,10 @@ class Membership(msgspec.Struct, kw_only=True):
             protocols=[JoinGroupRequestProtocol(name=self.protocol, metadata=subscription)],
         )
 
-    def sync(self, assignments: Mapping[str, bytes], protocol: str | None = None) -> SyncGroupRequest:
+    def sync(self, dealt: Mapping[str, Iterable[Place]], protocol: str | None = None) -> SyncGroupRequest:
         """Return the request for this generation's assignment.
 
-        :param assignments: by member id; only the leader has any
+        :param dealt: partitions by member id; only the leader has any
         :param protocol: the protocol that the group chose; the member's own if it is None
         """
         return SyncGroupRequest(
@@ -74,8 +103,10 @@ class Membership(msgspec.Struct, kw_only=True):
             protocol_type=CONSUMER,
             protocol_name=self.protocol if protocol is None else protocol,
             assignments=[
-                SyncGroupRequestAssignment(member_id=member_id, assignment=assignment)
-                for member_id, assignment in assignments.items()
+                SyncGroupRequestAssignment(
+                    member_id=member_id, assignment=assignment_bytes(partitions, version=self.version)
+                )
+                for member_id, partitions in dealt.items()
             ],
         )
 
@@ -94,16 +125,14 @@ class Membership(msgspec.Struct, kw_only=True):
             group_id=self.group_id, members=[MemberIdentity(member_id=self.member_id, reason=reason)]
         )
 
-    def lost(self, code: int) -> bool:
-        """Take the error of an answer. Return whether it ends the membership: the member then joins as a new one, with
-        its id only after ILLEGAL_GENERATION.
-        """
+    def heard(self, code: int) -> Next:
+        """Take the error code of an answer. A member that starts anew keeps its id only after ILLEGAL_GENERATION."""
+        after = Next.RETRY if code in COORDINATOR_MOVES else _AFTER.get(code, Next.FAIL)
+        if after is Next.START_ANEW:
+            self.generation = NO_GENERATION
         if code == ErrorCode.UNKNOWN_MEMBER_ID:
             self.member_id = NO_MEMBER_ID
-        elif code != ErrorCode.ILLEGAL_GENERATION:
-            return False
-        self.generation = NO_GENERATION
-        return True
+        return after
 
 
 class Subscription(msgspec.Struct, frozen=True):

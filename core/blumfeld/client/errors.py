@@ -9,6 +9,16 @@ from __future__ import annotations
 from blumfeld.wire.errors import ErrorCode, is_retriable
 from blumfeld.wire.primitives import DecodeError
 
+COORDINATOR_MOVES = frozenset(
+    {
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+        ErrorCode.COORDINATOR_NOT_AVAILABLE,
+        ErrorCode.NOT_COORDINATOR,
+        ErrorCode.REQUEST_TIMED_OUT,
+    }
+)
+"""After these a client looks for the coordinator again, and repeats its request."""
+
 
 class FrameSizeError(DecodeError):
     """A frame announces a size that is negative, too small for a header, or above the limit."""

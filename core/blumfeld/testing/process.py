@@ -162,16 +162,9 @@ class NodeProcess:
 
     def rss_bytes(self) -> int:
         """Return its first process's resident memory, or 0 where the system has no /proc."""
-        return self._status_bytes("VmRSS")
-
-    def peak_rss_bytes(self) -> int:
-        """Return the peak of that memory, or 0 where the system has no /proc."""
-        return self._status_bytes("VmHWM")
-
-    def _status_bytes(self, field: str) -> int:
         try:
             rows = Path(f"/proc/{self.pid}/status").read_text().splitlines()
-            return next(int(row.split()[1]) * 1024 for row in rows if row.startswith(field))
+            return next(int(row.split()[1]) * 1024 for row in rows if row.startswith("VmRSS"))
         except (OSError, StopIteration, NodeError):
             return 0
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from blumfeld.client.classic_group import assignment_bytes, subscription_bytes
+from blumfeld.client.classic_group import COOPERATIVE, assignment_bytes, subscription_bytes
 from blumfeld.wire.errors import ErrorCode
 from blumfeld.wire.messages.consumer_group_heartbeat import (
     Assignment,
@@ -23,7 +23,7 @@ from blumfeld.wire.messages.offset_commit import (
     OffsetCommitResponseTopic,
 )
 from blumfeld.wire.messages.sync_group import SyncGroupResponse
-from campaigns.groups.classic_member import COOPERATIVE, ClassicMember
+from campaigns.groups.classic_member import ClassicMember
 from campaigns.groups.consumer_member import ConsumerMember
 from campaigns.groups.member import Effect, Failed, MemberSettings, Own, Send, Topic
 

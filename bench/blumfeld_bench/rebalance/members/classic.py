@@ -5,30 +5,31 @@ It follows the group protocol as the Java client does (KIP-429 for cooperative),
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from blumfeld.client.classic_group import (
+    COOPERATIVE,
+    NO_GENERATION,
     NO_MEMBER_ID,
+    RANGE,
     Membership,
+    Next,
     Subscription,
-    assignment_bytes,
     partitions_of,
-    subscription_bytes,
 )
 from blumfeld.client.errors import error_name
+from blumfeld.client.fetch import Place
 from blumfeld.wire.errors import ErrorCode
 from blumfeld.wire.messages.join_group import JoinGroupResponse, JoinGroupResponseMember
 from blumfeld.wire.messages.sync_group import SyncGroupResponse
 from blumfeld.wire.schema import Message
 from blumfeld_bench.drivers.contract import DriverError
 from blumfeld_bench.rebalance.members.assignors import cooperative_assignment, range_assignment
-from blumfeld_bench.rebalance.members.member import FAR_NS, PATIENCE, RETRY_NS, Group, Member, answer, request
+from blumfeld_bench.rebalance.members.member import FAR_NS, RETRY_NS, Group, Member, answer, request
 
 JOIN_VERSION, SYNC_VERSION, HEARTBEAT_VERSION, LEAVE_VERSION = 9, 5, 4, 5
-RANGE, COOPERATIVE = "range", "cooperative-sticky"
 _ERROR = slice(9, 11)
 """Place of the error code in a Heartbeat answer, after correlation id, no tags and throttle time."""
-_OK, _IN_PROGRESS = b"\0\0", ErrorCode.REBALANCE_IN_PROGRESS.to_bytes(2, "big")
 
 
 class ClassicMember(Member):
@@ -76,13 +77,11 @@ class ClassicMember(Member):
             return self._joined(answer(JoinGroupResponse, frame, JOIN_VERSION), now_ns)
         if self._expects is SyncGroupResponse:
             return self._synced(answer(SyncGroupResponse, frame, SYNC_VERSION), now_ns)
-        error = frame[_ERROR]
-        if error == _OK:
-            self.wake_ns = self.heard_ns + self.group.heartbeat_interval_ms * 1_000_000
-            return None
-        if error == _IN_PROGRESS:
-            return self._join(now_ns)
-        return self._failed(int.from_bytes(error, "big", signed=True), now_ns)
+        code = int.from_bytes(frame[_ERROR], "big", signed=True)
+        if code:
+            return self._failed(code, now_ns)
+        self.wake_ns = self.heard_ns + self.group.heartbeat_interval_ms * 1_000_000
+        return None
 
     def leave(self) -> bytes:
         """Return a LeaveGroup."""
@@ -95,12 +94,9 @@ class ClassicMember(Member):
         self.group.told_ns = self.heard_ns = now_ns
         self.wake_ns = FAR_NS
         self._expects = JoinGroupResponse
-        return request(self._membership.join(self._subscription()), JOIN_VERSION)
-
-    def _subscription(self) -> bytes:
         topic = self.group.topic
-        owned = self.group.ownership.owned(self.index) if self._cooperative else ()
-        return subscription_bytes([topic], [(topic, index) for index in owned], self.epoch)
+        owned = [(topic, index) for index in self.group.ownership.owned(self.index)]
+        return request(self._membership.join([topic], owned), JOIN_VERSION)
 
     def _joined(self, found: JoinGroupResponse, now_ns: int) -> bytes | None:
         if found.error_code == ErrorCode.MEMBER_ID_REQUIRED:
@@ -117,11 +113,11 @@ class ClassicMember(Member):
             return None
         return self._sync({})
 
-    def _sync(self, assignments: dict[str, bytes]) -> bytes:
+    def _sync(self, dealt: Mapping[str, Iterable[Place]]) -> bytes:
         self._expects = SyncGroupResponse
-        return request(self._membership.sync(assignments), SYNC_VERSION)
+        return request(self._membership.sync(dealt), SYNC_VERSION)
 
-    def _assign(self, members: Iterable[JoinGroupResponseMember]) -> dict[str, bytes]:
+    def _assign(self, members: Iterable[JoinGroupResponseMember]) -> dict[str, list[Place]]:
         partitions = self.group.partitions
         if self._cooperative:
             owned = {each.member_id: _owned(each.metadata) for each in members}
@@ -129,14 +125,9 @@ class ClassicMember(Member):
         else:
             given = range_assignment([member.member_id for member in members], partitions)
         topic = self.group.topic
-        return {
-            member_id: assignment_bytes([(topic, index) for index in mine])
-            for member_id, mine in given.items()
-        }
+        return {member_id: [(topic, index) for index in mine] for member_id, mine in given.items()}
 
     def _synced(self, found: SyncGroupResponse, now_ns: int) -> bytes | None:
-        if found.error_code == ErrorCode.REBALANCE_IN_PROGRESS:
-            return self._join(now_ns)
         if found.error_code:
             return self._failed(found.error_code, now_ns)
         group = self.group
@@ -155,16 +146,18 @@ class ClassicMember(Member):
         return None
 
     def _failed(self, code: int, now_ns: int) -> bytes | None:
-        """Retry later; where the group doesn't know the member any more, join anew and own nothing."""
-        if code in PATIENCE:
+        """Join, now or later; where the group doesn't know the member any more, own nothing."""
+        after = self._membership.heard(code)
+        if after is Next.RETRY:
             self.idle = False
             self.wake_ns = now_ns + RETRY_NS
             return None
-        self.fault(code)
-        if not self._membership.lost(code) and code != ErrorCode.REBALANCE_IN_PROGRESS:
+        if after is Next.FAIL:
             raise DriverError(f"a classic member was refused: {error_name(code)}")
-        self.stop_owning(now_ns)
-        self.epoch = -1
+        if after is Next.START_ANEW:
+            self.fault(code)
+            self.stop_owning(now_ns)
+            self.epoch = NO_GENERATION
         return self._join(now_ns)
 
 

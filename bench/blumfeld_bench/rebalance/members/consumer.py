@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from blumfeld.client.errors import error_name
+from blumfeld.client.errors import COORDINATOR_MOVES, error_name
 from blumfeld.wire.errors import ErrorCode
 from blumfeld.wire.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
@@ -16,7 +16,7 @@ from blumfeld.wire.messages.consumer_group_heartbeat import (
     TopicPartitions,
 )
 from blumfeld_bench.drivers.contract import DriverError
-from blumfeld_bench.rebalance.members.member import FAR_NS, PATIENCE, RETRY_NS, Group, Member, answer, request
+from blumfeld_bench.rebalance.members.member import FAR_NS, RETRY_NS, Group, Member, answer, request
 
 VERSION = 1
 LEAVE_EPOCH = -1
@@ -113,7 +113,7 @@ class ConsumerMember(Member):
 
     def _failed(self, code: int, now_ns: int) -> bytes | None:
         """Retry later or, where the coordinator fences the member, give up all partitions and begin again."""
-        if code in PATIENCE:
+        if code in COORDINATOR_MOVES:
             self.wake_ns = now_ns + RETRY_NS
             return None
         if code not in _FENCED:

@@ -17,7 +17,6 @@ import attrs
 from blumfeld.client.connection import read_answer
 from blumfeld.client.errors import WrongCorrelationIdError, error_name
 from blumfeld.client.frames import api_key_of, request_frame
-from blumfeld.wire.errors import ErrorCode
 from blumfeld.wire.schema import Message
 from blumfeld_bench.drivers.contract import DriverError
 from blumfeld_bench.drivers.frames import CLIENT_ID
@@ -28,9 +27,6 @@ R = TypeVar("R", bound=Message)
 FAR_NS = 2**62
 RETRY_NS = 50_000_000
 """Pause after an answer that asks for a retry."""
-PATIENCE = frozenset(
-    {ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NOT_COORDINATOR}
-)
 
 
 @attrs.define

@@ -5,13 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
-from blumfeld.client.classic_group import (
-    NO_MEMBER_ID,
-    Membership,
-    assignment_bytes,
-    partitions_of,
-    subscription_bytes,
-)
+from blumfeld.client.classic_group import NO_MEMBER_ID, RANGE, Membership, Next, partitions_of
 from blumfeld.client.fetch import Place
 from blumfeld.spi.storage import TopicPartition
 from blumfeld.wire.errors import ErrorCode, is_retriable
@@ -28,14 +22,8 @@ from blumfeld_kit.simulation.clients.routes import Routes
 SESSION_TIMEOUT_MS = 10_000
 REBALANCE_TIMEOUT_MS = 20_000
 RETRY_S = 0.3
-PROTOCOL_VERSION = 0
+OLDEST_VERSION = 0
 """The oldest version of subscriptions and assignments. A leader must read it too."""
-REJOIN = (
-    ErrorCode.REBALANCE_IN_PROGRESS,
-    ErrorCode.ILLEGAL_GENERATION,
-    ErrorCode.UNKNOWN_MEMBER_ID,
-    ErrorCode.MEMBER_ID_REQUIRED,
-)
 
 
 class RejoinError(Exception):
@@ -61,9 +49,10 @@ class GroupMember:
         self._random = routes.random
         self._membership = Membership(
             group_id=group,
-            protocol="range",
+            protocol=RANGE,
             session_timeout_ms=SESSION_TIMEOUT_MS,
             rebalance_timeout_ms=REBALANCE_TIMEOUT_MS,
+            version=OLDEST_VERSION,
         )
 
     async def run(self, until_s: float) -> None:
@@ -80,19 +69,17 @@ class GroupMember:
             self._routes.close()
             await asyncio.sleep(RETRY_S + self._random.random() * self._pause_s)
 
-    def _check(self, what: str, error_code: int) -> None:
+    def _check(self, what: str, code: int) -> None:
         """Check an error code.
 
         :raises RejoinError: the member must join again
         :raises ViolationError: a correct member never gets this error
         """
-        code = ErrorCode(error_code)
-        if code is ErrorCode.NONE:
-            return
-        self._membership.lost(code)
-        if code not in REJOIN and not is_retriable(code):
-            raise ViolationError(f"{what} of group {self._group} was refused with {code.name}")
-        raise RejoinError
+        after = self._membership.heard(code)
+        if after is Next.FAIL and not is_retriable(code):
+            raise ViolationError(f"{what} of group {self._group} was refused with {ErrorCode(code).name}")
+        if after is not Next.GO_ON:
+            raise RejoinError
 
     async def _be_member(self, connection: ClientConnection, until_s: float) -> None:
         while self._routes.network.loop.time() < until_s:
@@ -105,28 +92,22 @@ class GroupMember:
 
     async def _join(self, connection: ClientConnection) -> list[TopicPartition]:
         topics = sorted({partition.topic for partition in self._partitions})
-        subscription = subscription_bytes(topics, version=PROTOCOL_VERSION)
-        joined = None
-        while joined is None:
-            answer = await connection.ask(self._membership.join(subscription), 5, JoinGroupResponse)
-            if answer.error_code == ErrorCode.MEMBER_ID_REQUIRED:
+        code: int = ErrorCode.MEMBER_ID_REQUIRED
+        while code == ErrorCode.MEMBER_ID_REQUIRED:
+            answer = await connection.ask(self._membership.join(topics), 5, JoinGroupResponse)
+            code = answer.error_code
+            if code in (ErrorCode.NONE, ErrorCode.MEMBER_ID_REQUIRED):
                 self._membership.member_id = answer.member_id
-                continue
-            self._check("JoinGroup", answer.error_code)
-            joined = answer
-        self._membership.member_id = joined.member_id
-        self._membership.generation = joined.generation_id
+        self._check("JoinGroup", code)
+        self._membership.generation = answer.generation_id
         self._oracle.counts["rebalances"] += 1
-        return await self._sync(connection, [member.member_id for member in joined.members])
+        return await self._sync(connection, [member.member_id for member in answer.members])
 
     async def _sync(self, connection: ClientConnection, members: list[str]) -> list[TopicPartition]:
         shares: dict[str, list[Place]] = {member: [] for member in members}
         for nth, at in enumerate(self._partitions if members else ()):
             shares[members[nth % len(members)]].append((at.topic, at.partition))
-        request = self._membership.sync(
-            {member: assignment_bytes(share, version=PROTOCOL_VERSION) for member, share in shares.items()}
-        )
-        answer = await connection.ask(request, 3, SyncGroupResponse)
+        answer = await connection.ask(self._membership.sync(shares), 3, SyncGroupResponse)
         self._check("SyncGroup", answer.error_code)
         return [TopicPartition(topic, index) for topic, index in partitions_of(bytes(answer.assignment))]
 
