@@ -54,7 +54,7 @@ class LocalPartitions(Protocol):
     """The partitions that this node leads. Every method is called on the loop's thread.
 
     ``BrokerError``: UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER, KAFKA_STORAGE_ERROR, for each of the first
-    three.
+    four.
     """
 
     def ends(self, partition: TopicPartition) -> PartitionEnds:
@@ -89,6 +89,18 @@ class LocalPartitions(Protocol):
         Provisional: first used by the share-partition leader.
 
         :raises BrokerError: OFFSET_OUT_OF_RANGE below the log start or above the log end
+        """
+        ...
+
+    def advance_log_start(self, partition: TopicPartition, offset: int, leader_epoch: int) -> int:
+        """Delete all records below ``offset``, as DeleteRecords does; the log start that the partition has now, which
+        is higher if it was. Followers come after.
+
+        Provisional: first used by the total retention of storage_tiered.
+
+        :param leader_epoch: as of :meth:`append`
+        :raises BrokerError: FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH; OFFSET_OUT_OF_RANGE: ``offset`` is above the
+            high watermark
         """
         ...
 

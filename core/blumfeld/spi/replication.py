@@ -100,7 +100,11 @@ class FollowerHost(Protocol):
         ...
 
     def restart_at(
-        self, offset: int, epochs: Sequence[EpochEntry] = (), producers: bytes | None = None
+        self,
+        offset: int,
+        epochs: Sequence[EpochEntry] = (),
+        producers: bytes | None = None,
+        log_start_offset: int | None = None,
     ) -> None:
         """Drop the whole log and begin an empty one at ``offset``: what lies below is only in a remote store, or gone.
 
@@ -108,6 +112,8 @@ class FollowerHost(Protocol):
 
         :param epochs: the leader epochs of the records below ``offset``, oldest first
         :param producers: the bytes of ``<offset>.snapshot``; ``None`` if no producer is known
+        :param log_start_offset: the start of the whole log, if the log is tiered and the store has the records from
+            there to ``offset``; ``None``, and of another log: nothing is left of what lies below ``offset``
         :raises CorruptSnapshot: ``producers`` can't be read; nothing has changed
         """
         ...

@@ -13,7 +13,7 @@ import msgspec
 from blumfeld.config.values import TopicConfig
 from blumfeld.spi.completion import Completion
 from blumfeld.spi.leader_epochs import EpochEntry
-from blumfeld.spi.storage import LogStorage, PartitionLog, SegmentedLog, TopicPartition
+from blumfeld.spi.storage import LogRead, LogStorage, PartitionLog, SegmentedLog, TopicPartition
 
 
 class LogStartState(msgspec.Struct, frozen=True, kw_only=True):
@@ -25,17 +25,29 @@ class LogStartState(msgspec.Struct, frozen=True, kw_only=True):
     """The bytes of ``<offset>.snapshot``; ``None`` if no producer is known."""
 
 
+class RemoteRead(Completion[LogRead]):
+    """What ``TieredLog.read`` returns for bytes that the store has."""
+
+    __slots__ = ()
+
+    def give_up(self) -> None:
+        """Nobody needs the bytes any more: the reader has gone. Complete soon, in any way; what is given then is
+        released. A read that is done does nothing."""
+        raise NotImplementedError
+
+
 class TieredLog(SegmentedLog, Protocol):
     """A log that goes on in a remote store. The members of ``SegmentedLog`` change their meaning in these points:
 
     * ``log_start_offset`` is the start of the whole log. ``segments``, ``size_bytes`` and ``batches`` are of the local
       part; ``batches`` below it begins at :attr:`local_log_start_offset`.
     * ``read``, ``offset_for_time`` and ``max_timestamp`` cover the whole log: what lies in the store comes by a
-      completion, which fails with ``BrokerError`` KAFKA_STORAGE_ERROR if the store can't give it in time; the log
-      doesn't go offline by that. A read that takes longer than ``remote.fetch.max.wait.ms`` completes with no parts.
+      completion, which fails with ``BrokerError`` KAFKA_STORAGE_ERROR if the store can't give it; the log doesn't go
+      offline by that. A read is a :class:`RemoteRead`; if it takes longer than ``remote.fetch.max.wait.ms`` it
+      completes with no parts. The broker limits the look-ups itself.
     * ``drop_segments`` moves the local start alone. ``advance_log_start`` below the local start moves the whole start
-      alone.
-    * ``truncate_fully(start)`` begins both parts at ``start``.
+      alone, and above it both.
+    * ``log_start_offset`` ≤ ``local_log_start_offset`` ≤ ``written_end_offset`` always holds.
     """
 
     local_log_start_offset: int
@@ -43,6 +55,14 @@ class TieredLog(SegmentedLog, Protocol):
     copied_end_offset: int
     """The store has every record of the present history below it, whole and verified; the local segments below it may
     go. -1 as long as that isn't known. ``LATEST_TIERED`` of ListOffsets is the offset before it."""
+
+    def truncate_fully(self, start_offset: int, log_start_offset: int | None = None) -> None:
+        """Drop everything that is local; the local part is empty and begins at ``start_offset``.
+
+        :param log_start_offset: the start of the whole log: the store has what lies between. ``None``: nothing lies
+            there, and both parts begin at ``start_offset``
+        """
+        ...
 
     def state_at(self, offset: int, leader_epoch: int) -> Completion[LogStartState]:
         """Find the state of the log at ``offset``, which is the end of a copied segment, as ``leader_epoch`` had it at
@@ -58,9 +78,14 @@ class TieringStorage(LogStorage, Protocol):
 
     def log_with(self, partition: TopicPartition, log: PartitionLog, config: TopicConfig) -> PartitionLog:
         """The topic's configuration has changed: return the log that the broker uses from now on. It is ``log`` itself,
-        a :class:`TieredLog` around it, or what was inside of ``log``. It has the same ends and the same records.
+        a :class:`TieredLog` around it, or what was inside of ``log``. It has the same ends and the same local records;
+        what is placed or being written goes on, and its outcome comes as if nothing had happened. The start of the
+        whole log moves only when tiering ends, to the local start.
 
-        Called in place of ``PartitionLog.reconfigure``, with the log that :meth:`open_log` or the last call gave.
+        Called in place of ``PartitionLog.reconfigure``, with the log that :meth:`open_log` or the last call gave. The
+        broker doesn't touch the log before again. Not called for a partition that is offline.
+
+        :raises OSError: the partition goes offline with KAFKA_STORAGE_ERROR, as from any method of a log
         """
         ...
 

@@ -23,11 +23,13 @@ from blumfeld.spi.cluster import PartitionImage
 from blumfeld.spi.completion import Completion
 from blumfeld.spi.parts import join, release
 from blumfeld.spi.replication import FollowerHost, FollowerReplica, LeaderReplica, ReplicaHost
-from blumfeld.spi.storage import LogRead, SegmentedLog, WriteOutcome
+from blumfeld.spi.storage import LogRead, LogStorage, SegmentedLog, WriteOutcome
+from blumfeld.spi.tiering import LogStartState, local_log_start_offset, tiered
 from blumfeld.wire.batches.record_batch import RecordBatch, split_batches
 from blumfeld.wire.errors import ErrorCode
 from blumfeld_kit.crash.machine import make_storage
 from blumfeld_kit.fakes.runtime import FakeRuntime
+from blumfeld_kit.fakes.tiered_storage import FakeTieredStorage, RemoteStore
 from blumfeld_kit.storage_driver.node import PARTITION, TOPIC_ID, Node
 from tests.broker.harness import Quiet
 from tests.log.batches import data_batch, marker
@@ -122,6 +124,9 @@ class Following:
             "topic", 0, log.placed_end_offset, bytes_max, self._epoch, host.latest_epoch, log.log_start_offset
         )
         one = self._cluster.serve(self._id, asked, bytes_max)
+        if one.error == ErrorCode.OFFSET_MOVED_TO_TIERED_STORAGE:
+            self._begin_at_local_start(one.log_start_offset)
+            return True
         if one.error == ErrorCode.OFFSET_OUT_OF_RANGE:
             self._out_of_range()
             return True
@@ -150,6 +155,20 @@ class Following:
             assert leader.log_start_offset > self._host.log.placed_end_offset
             self._host.restart_at(leader.log_start_offset)
 
+    def _begin_at_local_start(self, log_start_offset: int) -> None:
+        leader = self._cluster.leader
+        start = local_log_start_offset(leader.log)
+        log = tiered(self._host.log)
+        assert log is not None
+        epoch = leader.partition.state.epochs.epoch_for_offset(start - 1)
+        asked = log.state_at(start, epoch)
+
+        async def wait() -> LogStartState:
+            return await asked
+
+        state = self._cluster.replicas[self._id].node.runtime.run(wait())
+        self._host.restart_at(start, state.epochs, state.producers, log_start_offset)
+
     def _truncate(self, offset: int) -> None:
         self.truncations.append(offset)
         self._rebuilding = self._host.truncate_to(offset)
@@ -163,9 +182,14 @@ class Replica:
         self.events = Quiet()
         self.failed: list[OSError] = []
         self._cluster = cluster
+        make, store = make_storage(), cluster.store
+
+        def make_tiered(runtime: FakeRuntime) -> LogStorage:
+            return cast("LogStorage", FakeTieredStorage(make(runtime), runtime, store))
+
         self.node = Node(
             lambda before: FakeRuntime(replica_id, disk=None if before is None else before.disk),
-            make_storage(),
+            make if store is None else make_tiered,
         ).start()
         self.high_watermark = 0
         self.partition: Partition
@@ -173,7 +197,10 @@ class Replica:
 
     def open(self) -> None:
         runtime = self.node.runtime
-        config = TopicConfig({"internal.segment.bytes": 400, "index.interval.bytes": 100})
+        tiers = self._cluster.store is not None
+        config = TopicConfig(
+            {"internal.segment.bytes": 400, "index.interval.bytes": 100, "remote.storage.enable": tiers}
+        )
         state = ReplicaState("topic-0", runtime.now_ms, self.events)
         log = runtime.run(self.node.storage.open_log(PARTITION, TOPIC_ID, config, state))
         state.attach(log, self.high_watermark)
@@ -272,7 +299,9 @@ class Replica:
 class Cluster:
     """Replicas 1, 2… of one partition. The first leads in epoch 0."""
 
-    def __init__(self, count: int = 3) -> None:
+    def __init__(self, count: int = 3, store: RemoteStore | None = None) -> None:
+        """:param store: the logs are tiered, and this is their store"""
+        self.store = store
         self.epoch = 0
         self.leader_id = 1
         self.forgets = False
@@ -290,6 +319,12 @@ class Cluster:
     @property
     def followers(self) -> list[Replica]:
         return [replica for replica in self.replicas.values() if replica.id != self.leader_id]
+
+    def join(self, replica_id: int) -> None:
+        """Add an empty replica."""
+        self.replicas[replica_id] = Replica(self, replica_id)
+        for replica in self.replicas.values():
+            replica.apply(self.image())
 
     def image(self, **changed: Any) -> PartitionImage:
         ids = tuple(self.replicas)

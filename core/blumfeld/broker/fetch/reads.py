@@ -23,6 +23,7 @@ from blumfeld.spi.completion import Completion
 from blumfeld.spi.context import RequestContext
 from blumfeld.spi.parts import release
 from blumfeld.spi.storage import LogRead, OffsetOutOfRangeError
+from blumfeld.spi.tiering import RemoteRead
 from blumfeld.wire.errors import BrokerError, ErrorCode
 from blumfeld.wire.messages.fetch import FetchResponse
 
@@ -292,6 +293,11 @@ class PartitionRead:
         self.log_start_offset = partition.log.log_start_offset
         offset = self.asked.fetch_offset
         if reader.follower and partition.leader is not None:
+            tiered = partition.tiered
+            if tiered is not None and offset < tiered.local_log_start_offset:
+                # The follower gets the ends, too: it begins at our local start, with our log start (KIP-405).
+                self.error = ErrorCode.OFFSET_MOVED_TO_TIERED_STORAGE
+                return
             end = offset if reader.is_throttled(partition) else partition.log.written_end_offset
         else:
             end = self.stable if reader.read_committed else self.high_watermark
@@ -442,6 +448,12 @@ class FetchAttempt:
         """Whether the request can be answered without waiting for more bytes."""
         return self.decided or self.found_bytes >= reader.bytes_min
 
+    def give_up(self) -> None:
+        """The reader has gone: nothing needs to come from a remote store for it any more."""
+        for read in self.reads:
+            if isinstance(read.cold, RemoteRead):
+                read.cold.give_up()
+
     def release(self) -> None:
         """Give back the file regions of an attempt that is not answered, also of cold reads that finish later.
 
@@ -453,6 +465,8 @@ class FetchAttempt:
                 read.read = None
                 read.age |= MOVED
             elif read.cold is not None:
+                if isinstance(read.cold, RemoteRead):
+                    read.cold.give_up()
                 read.cold.when_done(_release_late)
                 read.cold = None
                 read.age |= MOVED

@@ -61,10 +61,7 @@ class LedPartitions:
 
     def append(self, partition: TopicPartition, batch: RecordBatch, leader_epoch: int) -> Completion[int]:
         """As ``LocalPartitions.append``."""
-        led = self._find(partition)
-        code = led.check_leader_epoch(max(leader_epoch, 0))
-        if code:
-            raise BrokerError(code)
+        led = self._find_in(partition, leader_epoch)
         waiter = _Append()
         try:
             waiter.base_offset, _ = led.append(batch, ACKS_ALL, waiter)
@@ -86,6 +83,19 @@ class LedPartitions:
         if offset >= end_offset:
             return LogRead([], 0, offset)
         return led.read(offset, bytes_max, end_offset, True)
+
+    def advance_log_start(self, partition: TopicPartition, offset: int, leader_epoch: int) -> int:
+        """As ``LocalPartitions.advance_log_start``."""
+        led = self._find_in(partition, leader_epoch)
+        if offset > led.high_watermark:
+            raise BrokerError(ErrorCode.OFFSET_OUT_OF_RANGE)
+        try:
+            if offset > led.log.log_start_offset:
+                led.advance_log_start(offset)
+        except OSError as error:
+            led.fail(error)
+            raise BrokerError(ErrorCode.KAFKA_STORAGE_ERROR) from error
+        return led.log.log_start_offset
 
     def watch(self, partition: TopicPartition, watcher: EndWatcher, *, log_end: bool) -> None:
         """As ``LocalPartitions.watch``."""
@@ -110,6 +120,13 @@ class LedPartitions:
 
     def _find(self, partition: TopicPartition) -> Partition:
         return self._hosted.leading(partition.topic, partition.partition)
+
+    def _find_in(self, partition: TopicPartition, leader_epoch: int) -> Partition:
+        led = self._find(partition)
+        code = led.check_leader_epoch(max(leader_epoch, 0))
+        if code:
+            raise BrokerError(code)
+        return led
 
     def _changed(self, partition: Partition) -> None:
         if partition.leader is None:

@@ -40,6 +40,7 @@ from blumfeld.spi.storage import (
     TopicPartition,
     WriteOutcome,
 )
+from blumfeld.spi.tiering import TieringStorage, local_log_start_offset, tiered
 from blumfeld.wire.batches.record_batch import RecordBatch
 from blumfeld.wire.errors import BrokerError, CorruptBatch, ErrorCode
 
@@ -77,6 +78,7 @@ class Partition:
         "rules",
         "state",
         "throttles",
+        "tiered",
         "told_ms",
         "topic_id",
         "watchers",
@@ -99,6 +101,8 @@ class Partition:
         self.partition = partition
         self.topic_id = topic_id
         self.log = log
+        self.tiered = tiered(log)
+        """The log, if a part of it may lie in a remote store."""
         self.state = state
         self.config = config
         self.throttles = throttles
@@ -448,12 +452,33 @@ class Partition:
             self.following = Following(self, image, replication, self._runtime)
         self.watchers.wake(CHANGED)
 
-    def reconfigure(self, config: TopicConfig) -> None:
-        """Use the topic's new configuration from the next append on."""
+    def reconfigure(self, config: TopicConfig, tiering: TieringStorage | None = None) -> None:
+        """Use the topic's new configuration from the next append on.
+
+        :param tiering: the storage, if it may give another log for it
+        """
         self.config = config
         self._make_rules()
-        self.log.reconfigure(config)
         self.min_insync_replicas = min(config.min_insync_replicas, len(self.image.replicas))
+        if tiering is None or self.closed is not None:
+            self.log.reconfigure(config)
+            return
+        try:
+            log = tiering.log_with(self.partition, self.log, config)
+            if log is not self.log:
+                self._use(log)
+        except OSError as error:
+            self.fail(error)
+
+    def _use(self, log: PartitionLog) -> None:
+        """Go on with another log of the same ends: a remote part was put around it, or taken away. Raises OSError."""
+        start_offset = self.log.log_start_offset
+        self.log, self.tiered = log, tiered(log)
+        self.state.use(log)
+        if self.following is not None:
+            self.following.log = log
+        if log.log_start_offset != start_offset:
+            self.log_start_moved()
 
     def give_way(self, gives_way: bool) -> None:
         """Take no batch of a client any more, or take them again.
@@ -666,12 +691,16 @@ class Following:
         return rebuilt
 
     def restart_at(
-        self, offset: int, epochs: Sequence[EpochEntry] = (), producers: bytes | None = None
+        self,
+        offset: int,
+        epochs: Sequence[EpochEntry] = (),
+        producers: bytes | None = None,
+        log_start_offset: int | None = None,
     ) -> None:
         """As ``FollowerHost.restart_at``."""
         self._check()
         try:
-            self._state.restart_at(offset, epochs, producers)
+            self._state.restart_at(offset, epochs, producers, log_start_offset)
         except OSError as error:
             raise self._failed(error) from error
         self._give_up(ErrorCode.NOT_LEADER_OR_FOLLOWER)
@@ -703,11 +732,12 @@ class Following:
         :raises CorruptBatch: the log has records
         """
         state, end_offset = self._state, self.log.placed_end_offset
-        if self.log.log_start_offset != end_offset:
+        if local_log_start_offset(self.log) != end_offset:
             raise CorruptBatch(
                 f"the leader sent a batch with the offset {first.base_offset}, and our log ends at {end_offset}"
             )
-        state.restart_at(first.base_offset, state.epochs.entries, state.producers.snapshot(end_offset))
+        producers = state.producers.snapshot(end_offset)
+        state.restart_at(first.base_offset, state.epochs.entries, producers, self.log.log_start_offset)
         self._cut()
 
     def _cut(self) -> None:

@@ -3,6 +3,9 @@
 Retention begins ``log.initial.task.delay.ms`` after the start, as in Kafka. It deletes whole segments, the oldest
 first, by time, size and log start (:func:`blumfeld.log.segments.rules.plan_retention`). A topic that is only compacted
 loses only segments below its log start.
+
+Of a tiered log only the local part is looked at, with the topic's ``local.retention.*``, and only what the remote store
+has. The rest of its retention is the storage's.
 """
 
 from __future__ import annotations
@@ -12,12 +15,16 @@ from collections.abc import Callable
 from blumfeld.broker.cluster import ClusterView
 from blumfeld.broker.replicas.hosting.partition_manager import PartitionManager
 from blumfeld.broker.replicas.partition import Partition
+from blumfeld.config.values import TopicConfig
 from blumfeld.log.segments.rules import RetentionLimits, plan_retention
 from blumfeld.spi.completion import Steps
 from blumfeld.spi.hooks import EventLog
 from blumfeld.spi.runtime import Runtime, Timer
 from blumfeld.spi.scheduler import Lane, Work
 from blumfeld.spi.storage import LogStorage, lasting, segmented
+
+AS_TOTAL = -2
+"""A local limit that is the topic's total one."""
 
 
 class Upkeep:
@@ -118,9 +125,12 @@ def retain(partition: Partition, now_ms: int) -> int:
     log, config = segmented(partition.log), partition.config
     if log is None:
         return 0
+    copies = partition.tiered
+    if copies is not None and config.remote_log_copy_disable:
+        copies = None  # as in Kafka, the total limits hold for the local part
     limits = RetentionLimits()
     if config.deletes:
-        limits = RetentionLimits(retention_ms=config.retention_ms, retention_bytes=config.retention_bytes)
+        limits = _limits(config, local=copies is not None)
     segments = log.segments()
     partition.state.remove_strays([segment.base_offset for segment in segments])
     plan = plan_retention(
@@ -129,6 +139,7 @@ def retain(partition: Partition, now_ms: int) -> int:
         log_start_offset=log.log_start_offset,
         high_watermark=partition.high_watermark,
         now_ms=now_ms,
+        copied_end_offset=None if copies is None else copies.copied_end_offset,
     )
     # A roll needs a log without placed batches: they belong to the active segment. The next retention tries again.
     if not plan.segments or (plan.roll and log.placed_end_offset != log.written_end_offset):
@@ -136,5 +147,16 @@ def retain(partition: Partition, now_ms: int) -> int:
     if plan.roll:
         log.roll()
     dropped = log.drop_segments(plan.end_offset)
+    if copies is None and partition.tiered is not None:
+        log.advance_log_start(partition.tiered.local_log_start_offset)
     partition.log_start_moved()
     return dropped
+
+
+def _limits(config: TopicConfig, *, local: bool) -> RetentionLimits:
+    retention_ms, retention_bytes = config.retention_ms, config.retention_bytes
+    if local and config.local_retention_ms != AS_TOTAL:
+        retention_ms = config.local_retention_ms
+    if local and config.local_retention_bytes != AS_TOTAL:
+        retention_bytes = config.local_retention_bytes
+    return RetentionLimits(retention_ms=retention_ms, retention_bytes=retention_bytes)

@@ -103,6 +103,7 @@ def plan_retention(
     log_start_offset: int,
     high_watermark: int,
     now_ms: int,
+    copied_end_offset: int | None = None,
 ) -> RetentionPlan:
     """Select the segments at the beginning of a log that are to be deleted.
 
@@ -117,6 +118,8 @@ def plan_retention(
     An empty active segment stays. An empty sealed one, which compaction left, may go like any other.
 
     :param segments: all of them, oldest first, the active one last
+    :param copied_end_offset: a remote store has what lies below. Only such a segment, or one wholly below the log
+        start, may go. ``None``: there is no store to wait for
     """
     excess_bytes = UNLIMITED
     if limits.retention_bytes >= 0:
@@ -125,12 +128,11 @@ def plan_retention(
     for segment in segments:
         if segment.next_offset > high_watermark or (segment.size_bytes == 0 and not segment.sealed):
             break
+        below_start = segment.sealed and segment.next_offset <= log_start_offset
+        if copied_end_offset is not None and segment.next_offset > copied_end_offset and not below_start:
+            break
         outgrown = limits.retention_bytes >= 0 and excess_bytes >= segment.size_bytes
-        if not (
-            outgrown
-            or (segment.sealed and segment.next_offset <= log_start_offset)
-            or _expired(segment, limits.retention_ms, now_ms)
-        ):
+        if not (outgrown or below_start or _expired(segment, limits.retention_ms, now_ms)):
             break
         excess_bytes -= segment.size_bytes
         gone += 1

@@ -306,10 +306,12 @@ class Fetch:
         if attempt.waits_for_cold:
             for number, read in enumerate(attempt.reads):
                 if read.cold is not None and not read.cold.done:
+                    reader.context.when_gone(attempt.give_up)
                     yield read.cold
                 self._settle(read)
                 if not number % STEP_ELEMENTS:
                     yield None
+            reader.context.when_gone(None)
             answer = self._straight(reader, plan, attempt)
             if answer is not None:
                 return answer

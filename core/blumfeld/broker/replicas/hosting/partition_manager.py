@@ -36,6 +36,7 @@ from blumfeld.spi.storage import (
     TopicPartition,
     lasting,
 )
+from blumfeld.spi.tiering import tiering
 from blumfeld.wire.errors import BrokerError, ErrorCode
 
 NO_LEADER = -1
@@ -82,6 +83,8 @@ class PartitionManager:
         self._storage = storage
         self._lasting = lasting(storage)
         """The same object, if the storage keeps its logs over a restart."""
+        self._tiering = tiering(storage)
+        """The same object, if it may give another log for another configuration."""
         self._counts = counts
         self._events = events
         self._cluster = cluster
@@ -99,6 +102,8 @@ class PartitionManager:
         self._preferred: dict[TopicPartition, bytes] = {}
         self._places = Places(storage, node_id, self._preferred)
         self._failed_directories: dict[bytes, None] = {}
+        self._configured = 0
+        """Goes up with each change of a configuration: a log that was opened before it has an earlier one."""
         self.stopped = True
         """No replica can be hosted: before the start, and after the stop."""
 
@@ -288,9 +293,10 @@ class PartitionManager:
 
     def reconfigure(self, topic: str) -> None:
         """Read the changed configuration of a topic again; ``""`` stands for all topics."""
+        self._configured += 1
         for name in [topic] if topic else list(self.by_name):
             for partition in list(self.by_name.get(name, {}).values()):
-                partition.reconfigure(self._cluster.topic_config(name))
+                partition.reconfigure(self._cluster.topic_config(name), self._tiering)
 
     def failed(self, partition: Partition, error: OSError) -> None:
         """Take note that a partition's log failed. The partition stays hosted and answers KAFKA_STORAGE_ERROR until the
@@ -351,8 +357,11 @@ class PartitionManager:
         while (partition := self._next_wanted()) is not None:
             topic_id, image = self._wanted[partition]
             self._opening[partition] = None
+            configured = self._configured
             opened = await self._open(partition, topic_id, image)
             del self._opening[partition]
+            if opened is not None and configured != self._configured:
+                opened.reconfigure(self._cluster.topic_config(partition.topic), self._tiering)
             if self.stopped:
                 if opened is not None:
                     self._high_watermarks[partition] = opened.high_watermark

@@ -33,6 +33,10 @@ class ProducerSnapshots:
             if file is not None and file.suffix is Suffix.PRODUCER_SNAPSHOT and not file.mark
         )
 
+    def use(self, log: PartitionLog) -> None:
+        """Go on beside another log with the same files."""
+        self._log = log
+
     @property
     def latest(self) -> int:
         """Offset of the newest snapshot, or -1."""

@@ -29,6 +29,7 @@ from blumfeld.spi.completion import Steps
 from blumfeld.spi.hooks import EventLog
 from blumfeld.spi.leader_epochs import EpochEntry
 from blumfeld.spi.storage import LACKS, PartitionLog, segment_bases, segmented
+from blumfeld.spi.tiering import local_log_start_offset, tiered
 from blumfeld.wire.batches.record_batch import NO_PRODUCER_EPOCH, NO_SEQUENCE, RecordBatch
 from blumfeld.wire.errors import BrokerError, ErrorCode
 
@@ -124,7 +125,7 @@ class ReplicaState:
         names = log.aux.names()
         self._index = TransactionIndex(log, self.aborted)
         self._snapshots = ProducerSnapshots(log, names)
-        start, end = log.log_start_offset, log.written_end_offset
+        start, end = local_log_start_offset(log), log.written_end_offset
         self.high_watermark = max(start, min(high_watermark, end))
         believed = end if self._recovered.start_offset < 0 else min(end, self._recovered.start_offset)
         sound_below = self._index.read(names, believed, self.events)
@@ -143,7 +144,7 @@ class ReplicaState:
         It may lie below the log start, which DeleteRecords moves inside of a segment. What is between is replayed while
         its segment is there: a marker in it ends a transaction that is open in the snapshot.
         """
-        start = log.log_start_offset
+        start = local_log_start_offset(log)
         oldest = start if segmented(log) is None else segment_bases(log)[0]
         return max(self.producers.end_offset, min(oldest, start))
 
@@ -155,8 +156,9 @@ class ReplicaState:
         except MalformedFile as error:
             self.events.warning("leader epochs unreadable, made anew", error=str(error))
         if not self.epochs.entries:
-            self.epoch_unsaved = log.written_end_offset > log.log_start_offset
-            return log.log_start_offset
+            start = local_log_start_offset(log)
+            self.epoch_unsaved = log.written_end_offset > start
+            return start
         cut = self.epochs.truncate_from_end(log.written_end_offset)
         if self.epochs.truncate_from_start(log.log_start_offset) or cut:
             self._save_epochs_unless_full()
@@ -250,6 +252,12 @@ class ReplicaState:
 
     # In service
 
+    def use(self, log: PartitionLog) -> None:
+        """Go on with another log of the same local records and the same ``aux``."""
+        self._log = log
+        self._index.use(log)
+        self._snapshots.use(log)
+
     def readable_ends(self) -> tuple[int, int]:
         """Returns (high watermark, last stable offset) of a replica that doesn't lead."""
         stable = high_watermark = self.high_watermark
@@ -286,7 +294,7 @@ class ReplicaState:
         wanted = batch.producer_id, batch.producer_epoch, batch.base_sequence, batch.last_sequence
         log = self._log
         for back in sorted({SEARCHED_MAX, *(records_back * share for share in PRODUCERS_SHARES)}):
-            start_offset = max(log.log_start_offset, end_offset - back)
+            start_offset = max(local_log_start_offset(log), end_offset - back)
             bytes_left = SEARCHED_BYTES_MAX
             for known in islice(log.batches(start_offset), SEARCHED_MAX):
                 if known.base_offset >= end_offset or bytes_left <= 0:
@@ -439,8 +447,10 @@ class ReplicaState:
         log.truncate_to(offset)
         return self._truncated(log)
 
-    def truncate_fully(self, start_offset: int) -> None:
+    def truncate_fully(self, start_offset: int, log_start_offset: int | None = None) -> None:
         """Drop everything; the log is empty afterwards and starts at ``start_offset``.
+
+        :param log_start_offset: the whole log's start, as of ``TieredLog.truncate_fully``
 
         Snapshots and epochs are removed first, and durably. A crash before the truncation then finds the whole state in
         the batches, and a crash after it finds nothing of the old log.
@@ -449,24 +459,35 @@ class ReplicaState:
         self._snapshots.remove_below(SOUND)
         self.epochs.clear()
         self.save_epochs()  # a durable write: it makes the removals in the same directory durable, too
-        self._log.truncate_fully(start_offset)
+        whole = None if log_start_offset is None else tiered(self._log)
+        if whole is None:
+            self._log.truncate_fully(start_offset)
+        else:
+            whole.truncate_fully(start_offset, log_start_offset)
         self.high_watermark = min(self.high_watermark, start_offset)
         self._index.forget_from(0)
         self.producers.clear(start_offset)
         self.save_aborted()
 
-    def restart_at(self, offset: int, epochs: Sequence[EpochEntry], producers: bytes | None) -> None:
+    def restart_at(
+        self,
+        offset: int,
+        epochs: Sequence[EpochEntry],
+        producers: bytes | None,
+        log_start_offset: int | None = None,
+    ) -> None:
         """Drop everything, and begin with the state of a log whose records below ``offset`` lie elsewhere or are gone.
 
         A crash in the middle leaves the log as it was, or an empty one that starts at ``offset``.
 
         :param epochs: the leader epochs of the records below ``offset``; later ones are left out
         :param producers: the bytes of ``<offset>.snapshot``; ``None`` if no producer is known
+        :param log_start_offset: as of :meth:`truncate_fully`
         :raises CorruptSnapshot: ``producers`` can't be read; nothing has changed
         """
         if producers is not None:
             decode_snapshot(producers)
-        self.truncate_fully(offset)
+        self.truncate_fully(offset, log_start_offset)
         self.high_watermark = offset
         if producers is not None:
             self._snapshots.write(offset, producers)
@@ -488,12 +509,12 @@ class ReplicaState:
             self.epoch_unsaved = self._epochs_due or self._epochs_stale
 
     def _truncated(self, log: PartitionLog) -> Steps[None] | None:
-        start, end = log.log_start_offset, log.written_end_offset
+        end = log.written_end_offset
         self.high_watermark = min(self.high_watermark, end)
         self._snapshots.remove_above(end)
         self._index.forget_from(end)
         cut = self.epochs.truncate_from_end(end)
-        if self.epochs.truncate_from_start(start) or cut:
+        if self.epochs.truncate_from_start(log.log_start_offset) or cut:
             self._save_epochs_unless_full()
         # A replay that this truncation interrupts leaves producers that are good only up to where it came.
         if self.producers.end_offset >= end and self.producers.truncate_to(end):
@@ -501,7 +522,7 @@ class ReplicaState:
             self.save_aborted()
             return None
         if not self._snapshots.load(self.producers, end, self.events):
-            self.producers.clear(start)
+            self.producers.clear(local_log_start_offset(log))
         self._replay_from = self._first_to_replay(log)
         self.replaying = True
         return self.replay()

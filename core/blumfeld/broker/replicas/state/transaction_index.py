@@ -35,6 +35,10 @@ class TransactionIndex:
         """Base offsets of the files that exist."""
         self._unsaved_from = SOUND
 
+    def use(self, log: PartitionLog) -> None:
+        """Go on beside another log with the same files."""
+        self._log = log
+
     def read(self, names: Iterable[str], below: int, events: EventLog) -> int:
         """Read the files. Returns the offset from which on they are unreadable, or ``SOUND``.
 
