@@ -80,11 +80,11 @@ def totals(pids: Sequence[int]) -> Totals:
     return summed([process_totals for process_totals in map(_totals_of, pids) if process_totals is not None])
 
 
-def summed(found: Sequence[Totals]) -> Totals:
+def summed(parts: Sequence[Totals]) -> Totals:
     """Return the sum of several totals."""
     return Totals(
         **{
-            name: sum(getattr(process_totals, name) for process_totals in found)
+            name: sum(getattr(process_totals, name) for process_totals in parts)
             for name in Totals.__struct_fields__
         }
     )

@@ -207,23 +207,23 @@ def _settings(interval_ms: int, no_checkpoint: bool) -> list[str]:
     ]
 
 
-def _run(server: Server, asked: argparse.Namespace, console: Console) -> dict[str, Phase]:
+def _run(server: Server, options: argparse.Namespace, console: Console) -> dict[str, Phase]:
     began = time.monotonic()
     with WireClient("127.0.0.1", server.port, CREATE_TIMEOUT_S) as client:
-        client.create_topic(TOPIC, asked.partitions)
+        client.create_topic(TOPIC, options.partitions)
         client.await_coordinator("large")
         topic_id = client.topic_id(TOPIC)
-    console.print(f"{asked.partitions} partitions: {time.monotonic() - began:.1f} s")
+    console.print(f"{options.partitions} partitions: {time.monotonic() - began:.1f} s")
     phases = {QUIET: Phase(), MEANWHILE: Phase()}
     crowd = Crowd("127.0.0.1", server.port)
     try:
         with undisturbed(first=False):
-            scene = Scene(crowd, server, topic_id, asked.partitions, asked.seed)
-            scene.join(asked.members)
-            console.print(f"{asked.members} members stable after {scene.await_stable():.1f} s")
-            for _ in range(asked.rounds):
-                scene.measure(phases[QUIET], asked.seconds)
-                scene.measure(phases[MEANWHILE], asked.seconds, asked.every, asked.change)
+            scene = Scene(crowd, server, topic_id, options.partitions, options.seed)
+            scene.join(options.members)
+            console.print(f"{options.members} members stable after {scene.await_stable():.1f} s")
+            for _ in range(options.rounds):
+                scene.measure(phases[QUIET], options.seconds)
+                scene.measure(phases[MEANWHILE], options.seconds, options.every, options.change)
                 scene.await_stable()
     finally:
         crowd.close()

@@ -132,7 +132,7 @@ class ClassicMember(Member):
         request = self._membership.join(self._told, self.owned, self.settings.rack_id)
         self._ask("join", request, 9, self.settings.rebalance_timeout_ms + JOIN_GRACE_MS)
 
-    def _join_answered(self, asked: Asked, response: JoinGroupResponse | None) -> None:
+    def _join_answered(self, question: Asked, response: JoinGroupResponse | None) -> None:
         code = ErrorCode.REQUEST_TIMED_OUT if response is None else ErrorCode(response.error_code)
         if response is not None and code is ErrorCode.MEMBER_ID_REQUIRED:
             self.member_id = response.member_id
@@ -173,14 +173,14 @@ class ClassicMember(Member):
         known = self.view.get(topic)
         return 0 if known is None else known.partitions
 
-    def _sync_answered(self, asked: Asked, response: Any) -> None:
+    def _sync_answered(self, question: Asked, response: Any) -> None:
         code = ErrorCode.REQUEST_TIMED_OUT if response is None else ErrorCode(response.error_code)
         if code is ErrorCode.REQUEST_TIMED_OUT:
             self._join()  # the assignment may be there by now: the join tells
         elif code:
             self._troubled("SyncGroup", code)
         else:
-            self.confirmed_ms = asked.sent_ms
+            self.confirmed_ms = question.sent_ms
             self.phase = Phase.STABLE
             self._assigned(partitions_of(bytes(response.assignment)))
             self._view_changed()
@@ -226,12 +226,12 @@ class ClassicMember(Member):
     def _beat(self) -> None:
         self._ask("heartbeat", self._membership.heartbeat(), 4, self.settings.session_timeout_ms)
 
-    def _beaten(self, asked: Asked, response: Any) -> None:
+    def _beaten(self, question: Asked, response: Any) -> None:
         code = ErrorCode.REQUEST_TIMED_OUT if response is None else ErrorCode(response.error_code)
         self._after("heartbeat", self.settings.heartbeat_interval_ms)
         after = self._membership.heard(code)
         if after is Next.GO_ON:
-            self.confirmed_ms = asked.sent_ms
+            self.confirmed_ms = question.sent_ms
         elif after is Next.JOIN:
             self._prepare()
         elif after is Next.RETRY:
@@ -272,11 +272,11 @@ class ClassicMember(Member):
         if changed or self._topics() != self._told:
             self._prepare()
 
-    def _committed(self, asked: Asked, response: Any) -> None:
+    def _committed(self, question: Asked, response: Any) -> None:
         """As Java: who is told so, of the generation in which he still is, is no member any more."""
         if response is None or self.phase in (Phase.LEAVING, Phase.OUT):
             return
-        request = asked.request
+        request = question.request
         assert isinstance(request, OffsetCommitRequest)
         codes = {item.error_code for topic in response.topics for item in topic.partitions}
         for code in (ErrorCode.FENCED_INSTANCE_ID, ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION):
@@ -302,7 +302,7 @@ class ClassicMember(Member):
             return
         self._ask("leave", self._membership.leave(), 5)
 
-    def _left(self, asked: Asked, response: Any) -> None:
+    def _left(self, question: Asked, response: Any) -> None:
         self._left_for_good()
 
     def _left_for_good(self) -> None:

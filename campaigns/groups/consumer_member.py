@@ -122,8 +122,8 @@ class ConsumerMember(Member):
             topics.setdefault(self._ids[name], []).append(index)
         return [TopicPartitions(topic_id=topic_id, partitions=p) for topic_id, p in topics.items()]
 
-    def _beaten(self, asked: Asked, response: ConsumerGroupHeartbeatResponse | None) -> None:
-        request = asked.request
+    def _beaten(self, question: Asked, response: ConsumerGroupHeartbeatResponse | None) -> None:
+        request = question.request
         assert isinstance(request, ConsumerGroupHeartbeatRequest)
         code = ErrorCode.REQUEST_TIMED_OUT if response is None else ErrorCode(response.error_code)
         if code in COORDINATOR_MOVES:
@@ -134,12 +134,15 @@ class ConsumerMember(Member):
         elif code:
             self._fail("ConsumerGroupHeartbeat", code)
         elif response is not None and self.phase is not Phase.LEAVING:
-            self._accepted(asked, request, response)
+            self._accepted(question, request, response)
 
     def _accepted(
-        self, asked: Asked, request: ConsumerGroupHeartbeatRequest, response: ConsumerGroupHeartbeatResponse
+        self,
+        question: Asked,
+        request: ConsumerGroupHeartbeatRequest,
+        response: ConsumerGroupHeartbeatResponse,
     ) -> None:
-        before_ms, self.confirmed_ms = self.confirmed_ms, asked.sent_ms
+        before_ms, self.confirmed_ms = self.confirmed_ms, question.sent_ms
         if response.member_epoch < self.epoch:
             self.went_back = (self.epoch, response.member_epoch)
         self.epoch = response.member_epoch
@@ -245,7 +248,7 @@ class ConsumerMember(Member):
         )
         self._ask("leave", request, 1)
 
-    def _left(self, asked: Asked, response: Any) -> None:
+    def _left(self, question: Asked, response: Any) -> None:
         """Whatever is answered, or nothing: a leave is not repeated."""
         self._stop()
         self.phase = Phase.UNSUBSCRIBED

@@ -287,7 +287,7 @@ class Member:
         )
         self._ask("commit", request, 9)
 
-    def _committed(self, asked: Asked, response: Any) -> None:
+    def _committed(self, question: Asked, response: Any) -> None:
         """Errors are the heartbeat's to find out: what wasn't committed is committed with the next."""
 
     def _fetch(self, partitions: list[Partition]) -> None:
@@ -302,7 +302,7 @@ class Member:
         )
         self._ask("fetch", OffsetFetchRequest(groups=[group], require_stable=True), 9)
 
-    def _fetched(self, asked: Asked, response: Any) -> None:
+    def _fetched(self, question: Asked, response: Any) -> None:
         if response is None or response.groups[0].error_code:
             return  # the next tick asks again
         for topic in response.groups[0].topics:

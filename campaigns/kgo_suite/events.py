@@ -98,9 +98,9 @@ def lines_of(report: Report) -> list[tuple[str, str]]:
     ]
 
 
-def _line(one: Outcome, alone: Mapping[str, str]) -> str:
-    again = f", {alone[one.name]} alone" if one.name in alone else ""
-    return f"{one.name} {one.verdict}{again}" + (f": {one.reason}" if one.reason else "")
+def _line(outcome: Outcome, alone: Mapping[str, str]) -> str:
+    again = f", {alone[outcome.name]} alone" if outcome.name in alone else ""
+    return f"{outcome.name} {outcome.verdict}{again}" + (f": {outcome.reason}" if outcome.reason else "")
 
 
 def _event(line: str) -> dict[str, str]:

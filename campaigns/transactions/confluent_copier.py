@@ -122,14 +122,14 @@ class ConfluentCopier:
         else:
             self._copier.say("committed", len(got))
 
-    def _send(self, one: Any, doomed: bool, delivered: Callable[..., None]) -> None:
+    def _send(self, record: Any, doomed: bool, delivered: Callable[..., None]) -> None:
         while True:
             try:
                 self._producer.produce(
                     self._spec["output"],
-                    one.value(),
-                    one.key(),
-                    one.partition(),
+                    record.value(),
+                    record.key(),
+                    record.partition(),
                     on_delivery=delivered,
                     headers=HEADERS if doomed else [],
                 )

@@ -49,18 +49,18 @@ class Account(msgspec.Struct):
         return not any((self.lost, self.doubled, self.foreign, self.disordered, self.leaked))
 
 
-def compare(partition: int, wanted: Sequence[Pair], found: Sequence[Seen], account: Account) -> list[str]:
+def compare(partition: int, wanted: Sequence[Pair], copies: Sequence[Seen], account: Account) -> list[str]:
     """Compare what ``read_committed`` shows of a partition with the input. Return a sentence for each kind of fault."""
     place = {pair: at for at, pair in enumerate(wanted)}
-    times = Counter(seen.pair for seen in found)
+    times = Counter(seen.pair for seen in copies)
     faults = {
         "lost": [pair[0] for pair in wanted if not times[pair]],
         "doubled": [pair[0] for pair, count in times.items() if count > 1 and pair in place],
-        "foreign": [seen.pair[0] for seen in found if seen.pair not in place],
-        "disordered": _disordered(place, found),
-        "leaked": [seen.pair[0] for seen in found if seen.doomed],
+        "foreign": [seen.pair[0] for seen in copies if seen.pair not in place],
+        "disordered": _disordered(place, copies),
+        "leaked": [seen.pair[0] for seen in copies if seen.doomed],
     }
-    account.records += len(found)
+    account.records += len(copies)
     sentences = []
     for kind, keys in faults.items():
         setattr(account, kind, getattr(account, kind) + len(keys))
@@ -71,10 +71,10 @@ def compare(partition: int, wanted: Sequence[Pair], found: Sequence[Seen], accou
     return sentences
 
 
-def _disordered(place: Mapping[Pair, int], found: Sequence[Seen]) -> list[bytes]:
+def _disordered(place: Mapping[Pair, int], copies: Sequence[Seen]) -> list[bytes]:
     """Return the keys of records that come behind one that follows them in the input; a repeated one is not counted."""
     behind, last, seen_before = [], -1, set()
-    for seen in found:
+    for seen in copies:
         at = place.get(seen.pair)
         if at is None or seen.pair in seen_before:
             continue
@@ -147,17 +147,17 @@ def transcript_of(batches: Iterable[RecordBatch]) -> Transcript:
     return transcript
 
 
-def _end(found: Transcript, marker: ControlType | None, offsets: list[int] | None) -> None:
+def _end(transcript: Transcript, marker: ControlType | None, offsets: list[int] | None) -> None:
     if marker not in (ControlType.COMMIT, ControlType.ABORT):
         return
     if offsets is None:
-        found.idle_markers += 1
+        transcript.idle_markers += 1
     elif marker is ControlType.COMMIT:
-        found.commits += 1
-        found.committed += offsets
+        transcript.commits += 1
+        transcript.committed += offsets
     else:
-        found.aborts += 1
-        found.aborted += offsets
+        transcript.aborts += 1
+        transcript.aborted += offsets
 
 
 def check_isolation(

@@ -158,8 +158,8 @@ def _events(
     return events
 
 
-def _value(one: Sample, measure: Measure) -> float | None:
-    return one.cpu_s if measure is CPU else one.converged_s if measure is CONVERGED else one.stable_s
+def _value(sample: Sample, measure: Measure) -> float | None:
+    return sample.cpu_s if measure is CPU else sample.converged_s if measure is CONVERGED else sample.stable_s
 
 
 def _pair(step: str, variant: str, baseline: str, measure: Measure, sides: Sides, *, headline: bool) -> Pair:

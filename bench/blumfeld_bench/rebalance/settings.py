@@ -66,11 +66,11 @@ def _toml(value: str) -> str:
     return "[" + ", ".join(f'"{word}"' for word in value.split(",")) + "]"
 
 
-def differences(wanted: Mapping[str, str], found: Mapping[str, str | None]) -> list[str]:
+def differences(wanted: Mapping[str, str], configs: Mapping[str, str | None]) -> list[str]:
     """Return the settings that a server reports with other values or not at all, in words."""
     wrong = []
     for key, value in wanted.items():
-        said = found.get(key)
+        said = configs.get(key)
         if said is None:
             wrong.append(f"{key}: not reported, should be {value}")
         elif _canonical(said) != _canonical(value):

@@ -59,9 +59,9 @@ def placement_words(result: Result) -> str:
     )
 
 
-def _placed(one: Placement) -> str:
-    cores = ", ".join(map(str, one.cores))
-    return f"{one.policy} on {'core' if len(one.cores) == 1 else 'cores'} {cores}"
+def _placed(placement: Placement) -> str:
+    cores = ", ".join(map(str, placement.cores))
+    return f"{placement.policy} on {'core' if len(placement.cores) == 1 else 'cores'} {cores}"
 
 
 def machine_words(machine: Machine) -> str:

@@ -165,11 +165,11 @@ def _figures(cells: StepCells, findings: Conclusion) -> str:
     )
 
 
-def _figure(one: Figure) -> str:
-    ratio = f'<span class="ratio">{escape(one.ratio)}</span>' if one.ratio else ""
-    if one.number:
-        return f'<td class="number">{escape(one.text)}{ratio}</td>'
-    return f'<td class="words" title="{escape(one.text)}">{escape(brief(one.text))}</td>'
+def _figure(figure: Figure) -> str:
+    ratio = f'<span class="ratio">{escape(figure.ratio)}</span>' if figure.ratio else ""
+    if figure.number:
+        return f'<td class="number">{escape(figure.text)}{ratio}</td>'
+    return f'<td class="words" title="{escape(figure.text)}">{escape(brief(figure.text))}</td>'
 
 
 def _plots(plots: Sequence[Plot]) -> str:

@@ -227,10 +227,10 @@ def _overview(steps: Sequence[StepCells], findings: Conclusion) -> Table:
     return table
 
 
-def _short(one: Figure) -> str:
-    return f" {one.ratio.partition(' ')[0]}" if one.ratio else ""
+def _short(figure: Figure) -> str:
+    return f" {figure.ratio.partition(' ')[0]}" if figure.ratio else ""
 
 
-def _figure(one: Figure) -> Text:
-    text = one.text if one.number else brief(one.text)
-    return Text.assemble(text, (f"  {one.ratio}" if one.ratio else "", "cyan"))
+def _figure(figure: Figure) -> Text:
+    text = figure.text if figure.number else brief(figure.text)
+    return Text.assemble(text, (f"  {figure.ratio}" if figure.ratio else "", "cyan"))

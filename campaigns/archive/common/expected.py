@@ -94,12 +94,12 @@ def added(many: Iterable[Tallies]) -> Tallies:
     return sums
 
 
-def differences(expected: Tallies, found: Tallies, who: str) -> list[str]:
+def differences(expected: Tallies, tallies: Tallies, who: str) -> list[str]:
     """Returns a line for each difference. Columns that aren't expected aren't compared."""
     wrong = []
     for table, tally in expected.items():
         for column, value in tally.items():
-            got = found.get(table, {}).get(column)
+            got = tallies.get(table, {}).get(column)
             if got != value:
                 wrong.append(f"{who}: {table}.{column} is {_short(got)}, expected {_short(value)}")
     return wrong

@@ -30,9 +30,11 @@ class Report:
     numbers: dict[str, Any] = attrs.field(factory=dict)
     """Further numbers, for people and for ``--json``."""
 
-    def add(self, title: str, found: object, wrong: Iterable[str] = (), seconds: float | None = None) -> None:
+    def add(
+        self, title: str, outcome: object, wrong: Iterable[str] = (), seconds: float | None = None
+    ) -> None:
         """Adds a check. It fails if ``wrong`` names a reason."""
-        self.checks.append(Check(title, str(found), "; ".join(wrong), seconds))
+        self.checks.append(Check(title, str(outcome), "; ".join(wrong), seconds))
 
     @property
     def good(self) -> bool:

@@ -140,9 +140,9 @@ def table(rows: Sequence[Row], rounds: int) -> Table:
     return shown
 
 
-def _cell(one: Beside) -> str:
-    low, high = one.interval
-    return f"{one.median_us:,.2f}  [bold]{one.faster:.2f}×[/bold] ({low:.2f}–{high:.2f})"
+def _cell(beside: Beside) -> str:
+    low, high = beside.interval
+    return f"{beside.median_us:,.2f}  [bold]{beside.faster:.2f}×[/bold] ({low:.2f}–{high:.2f})"
 
 
 if __name__ == "__main__":

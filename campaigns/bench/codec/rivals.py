@@ -122,6 +122,6 @@ def _kafka_python_header(cls: type[Message], data: bytes) -> Contestant:
     )
 
 
-def _same(name: str, found: bytes | bytearray, data: bytes, size: int | None = None) -> None:
-    if found != data or size not in (None, len(data)):
+def _same(name: str, output: bytes | bytearray, data: bytes, size: int | None = None) -> None:
+    if output != data or size not in (None, len(data)):
         raise IncomparableError(f"{name} makes other bytes of it")

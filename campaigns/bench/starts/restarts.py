@@ -239,12 +239,14 @@ def options(name: str, doc: str | None) -> argparse.ArgumentParser:
     return parser
 
 
-def main(asked: argparse.Namespace, make_data: Callable[[], Data]) -> None:
+def main(choices: argparse.Namespace, make_data: Callable[[], Data]) -> None:
     """Measure, print the table, write the result."""
     console = make_console()
-    if asked.folder is not None:
-        asked.folder.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix="blumfeld-restarts-", dir=asked.folder) as folder:
-        result = run(rivals(asked.peer), Path(folder), make_data, asked.rounds, console, cold=asked.cold)
+    if choices.folder is not None:
+        choices.folder.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix="blumfeld-restarts-", dir=choices.folder) as folder:
+        result = run(
+            rivals(choices.peer), Path(folder), make_data, choices.rounds, console, cold=choices.cold
+        )
     console.print(table(result))
-    figures.save(asked.out, result)
+    figures.save(choices.out, result)

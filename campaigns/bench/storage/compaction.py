@@ -177,11 +177,11 @@ def run(shape: Shape, cleaners: Sequence[Cleaner], rounds: int) -> dict[str, lis
     return samples
 
 
-def table(found: dict[str, dict[str, list[Sample]]], rounds: int) -> Table:
+def table(results: dict[str, dict[str, list[Sample]]], rounds: int) -> Table:
     """Return a row for each shape and cleaner: medians, and our ratio to the last cleaner."""
     columns = ("MB", "s", "MB/s", "of the last", "CPU s", "MB above rest", "records left")
     out = figures.table(f"Compaction, medians of {rounds} interleaved rounds", ("log", "cleaner"), columns)
-    for shape, samples in found.items():
+    for shape, samples in results.items():
         last = figures.median(list(samples.values())[-1], "mb_per_s")
         for name, series in samples.items():
             rate = figures.median(series, "mb_per_s")

@@ -78,21 +78,23 @@ def main() -> None:
     passed = list(measure())
     console = make_console()
     console.print(table(passed))
-    for one in passed if options.files else ():
-        console.print(f"\n{one.walk.name}\n  " + "\n  ".join(sorted(one.counted)), highlight=False)
-    figures.save(options.out, {one.walk.name: sorted(one.counted) for one in passed})
+    for walk_files in passed if options.files else ():
+        console.print(
+            f"\n{walk_files.walk.name}\n  " + "\n  ".join(sorted(walk_files.counted)), highlight=False
+        )
+    figures.save(options.out, {entry.walk.name: sorted(entry.counted) for entry in passed})
 
 
 def table(passed: list[Passed]) -> Table:
     """Return a row for each walk."""
     shown = figures.table("Files that a request passes", ("request",), ("all", "own", "aim"))
-    for one in passed:
-        whole, less = str(len(one.all)), str(len(one.own))
-        if one.counted is one.all:
+    for walk_files in passed:
+        whole, less = str(len(walk_files.all)), str(len(walk_files.own))
+        if walk_files.counted is walk_files.all:
             whole = f"[bold]{whole}[/bold]"
         else:
             less = f"[bold]{less}[/bold]"
-        shown.add_row(one.walk.name, whole, less, f"≤ {one.walk.aim}")
+        shown.add_row(walk_files.walk.name, whole, less, f"≤ {walk_files.walk.aim}")
     return shown
 
 

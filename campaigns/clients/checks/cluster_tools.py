@@ -157,12 +157,12 @@ def events(printed: str) -> list[dict[str, Any]]:
     return [json.loads(line) for line in printed.splitlines() if line.startswith("{")]
 
 
-def equal(what: str, found: object, want: object) -> None:
+def equal(what: str, actual: object, want: object) -> None:
     """Fail with both, if they differ.
 
     :raises CheckFailed: they do
     """
-    require(found == want, f"{what}: {found}, not {want}")
+    require(actual == want, f"{what}: {actual}, not {want}")
 
 
 def _class(tool: str) -> str:

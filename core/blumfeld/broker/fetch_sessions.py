@@ -75,13 +75,13 @@ class FetchPartition:
         """The partition's key in a session."""
         return self.topic, self.partition
 
-    def ask_again(self, asked: FetchPartition) -> None:
+    def ask_again(self, fetch_partition: FetchPartition) -> None:
         """Take over a newer request of the client for this partition. The offsets of the last answer stay."""
-        self.fetch_offset = asked.fetch_offset
-        self.partition_bytes_max = asked.partition_bytes_max
-        self.current_leader_epoch = asked.current_leader_epoch
-        self.last_fetched_epoch = asked.last_fetched_epoch
-        self.log_start_offset = asked.log_start_offset
+        self.fetch_offset = fetch_partition.fetch_offset
+        self.partition_bytes_max = fetch_partition.partition_bytes_max
+        self.current_leader_epoch = fetch_partition.current_leader_epoch
+        self.last_fetched_epoch = fetch_partition.last_fetched_epoch
+        self.log_start_offset = fetch_partition.log_start_offset
 
     def follow(self, earlier: FetchPartition) -> None:
         """Take the place of an earlier request for this partition in its session. The last answer was to that one."""
@@ -167,7 +167,7 @@ class FetchSessions:
         self,
         session_id: int,
         epoch: int,
-        asked: Sequence[FetchPartition],
+        fetch_partitions: Sequence[FetchPartition],
         forgotten: Iterable[PartitionKey],
         *,
         uses_topic_ids: bool,
@@ -186,23 +186,23 @@ class FetchSessions:
             if session_id != SESSION_NONE:
                 self._sessions.pop(session_id, None)
             return FetchPlan(
-                asked,
+                fetch_partitions,
                 makes_session=epoch == EPOCH_INITIAL,
                 privileged=privileged,
                 uses_topic_ids=uses_topic_ids,
             )
         session = self._continued(session_id, epoch, uses_topic_ids)
-        if len(session.partitions) + len(asked) > SESSION_PARTITIONS_MAX:
+        if len(session.partitions) + len(fetch_partitions) > SESSION_PARTITIONS_MAX:
             # The sum above is cheap, but counts known partitions twice. Look closer only when it is too large.
             new = sum(
                 fetch_partition.key not in session.partitions
-                for fetch_partition in asked[: 2 * SESSION_PARTITIONS_MAX]
+                for fetch_partition in fetch_partitions[: 2 * SESSION_PARTITIONS_MAX]
             )
             if len(session.partitions) + new > SESSION_PARTITIONS_MAX:
                 del self._sessions[session_id]
                 raise BrokerError(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
         partitions = session.partitions
-        for partition in asked:
+        for partition in fetch_partitions:
             key = (partition.topic, partition.partition)
             known = partitions.get(key)
             if known is not None:

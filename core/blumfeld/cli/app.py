@@ -76,12 +76,12 @@ def _is_installed(name: str) -> bool:
     return True
 
 
-def _as_command(found: Any, name: str) -> Any:
-    if isinstance(found, typer.Typer):
-        command = typer.main.get_command(found)
+def _as_command(plugin_commands: Any, name: str) -> Any:
+    if isinstance(plugin_commands, typer.Typer):
+        command = typer.main.get_command(plugin_commands)
     else:
         app = typer.Typer(add_completion=False)
-        app.command(name)(found)
+        app.command(name)(plugin_commands)
         command = typer.main.get_command(app)
     command.name = name
     return command
@@ -120,8 +120,8 @@ app = typer.Typer(
 )
 
 
-def _version(asked: bool) -> None:
-    if asked:
+def _version(is_set: bool) -> None:
+    if is_set:
         typer.echo(f"blumfeld {__version__}")
         raise typer.Exit
 

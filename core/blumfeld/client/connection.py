@@ -244,12 +244,12 @@ def read_answer(
     return decode(response_class(api_key), view, version, at), version
 
 
-def check_correlation_id(found: int, due: int) -> None:
+def check_correlation_id(correlation_id: int, due: int) -> None:
     """
     :raises WrongCorrelationIdError: the answer is to another request than the one that is due
     """
-    if found != due:
-        raise WrongCorrelationIdError(f"the answer is to request {found}, where {due} was due")
+    if correlation_id != due:
+        raise WrongCorrelationIdError(f"the answer is to request {correlation_id}, where {due} was due")
 
 
 _UNSUPPORTED_VERSION = int(ErrorCode.UNSUPPORTED_VERSION).to_bytes(2, "big")

@@ -80,18 +80,18 @@ def file_problem(error: OSError | UnicodeDecodeError) -> Problem:
     return Problem("", reason[:1].lower() + reason[1:])
 
 
-def closest(found: str, allowed: Iterable[str]) -> str:
-    """Returns ``" (did you mean x?)"``, or "" if ``found`` is no slip for an allowed word."""
+def closest(text: str, allowed: Iterable[str]) -> str:
+    """Returns ``" (did you mean x?)"``, or "" if ``text`` is no slip for an allowed word."""
     from blumfeld.config.typos import likely_meant  # imported here: a good start never needs it
 
-    close = likely_meant(found, allowed)
+    close = likely_meant(text, allowed)
     return f" (did you mean {close[0]}?)" if close else ""
 
 
-def one_of(found: str, allowed: Iterable[str]) -> str:
+def one_of(text: str, allowed: Iterable[str]) -> str:
     """Returns the allowed words as a list, with a hint at the closest one."""
     words = list(allowed)
-    return (", ".join(words) if words else "none") + closest(found, words)
+    return (", ".join(words) if words else "none") + closest(text, words)
 
 
 def shown(value: object) -> str:

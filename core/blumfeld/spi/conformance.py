@@ -103,11 +103,11 @@ def _is_awaited(method: Any, has: inspect.Signature) -> bool:
     return any(word in said for word in ("Awaitable", "Coroutine", "Future", "Task", "Completion"))
 
 
-def _can_be_called(has: inspect.Signature, asked: inspect.Signature, *, unbound: bool) -> bool:
+def _can_be_called(has: inspect.Signature, signature: inspect.Signature, *, unbound: bool) -> bool:
     """Whether it can be called with all arguments, and with the required ones alone. Arguments before the star are
     given by place, others by name.
     """
-    parameters = [*asked.parameters.values()][1:]  # without self
+    parameters = [*signature.parameters.values()][1:]  # without self
     for given in (parameters, [param for param in parameters if param.default is param.empty]):
         by_place = [param for param in given if param.kind is not param.KEYWORD_ONLY]
         by_name = {param.name: param for param in given if param.kind is param.KEYWORD_ONLY}
@@ -118,10 +118,10 @@ def _can_be_called(has: inspect.Signature, asked: inspect.Signature, *, unbound:
     return True
 
 
-def _shown(asked: inspect.Signature) -> str:
+def _shown(signature: inspect.Signature) -> str:
     """The arguments as a caller gives them."""
     names = []
-    for param in [*asked.parameters.values()][1:]:
+    for param in [*signature.parameters.values()][1:]:
         if param.kind is param.KEYWORD_ONLY:
             names.append(f"{param.name}=…")
         else:

@@ -90,9 +90,9 @@ class Audit:
             self._file = None
 
 
-def _line(one: RequestSeen) -> dict[str, object]:
-    info = API_BY_KEY.get(one.api_key)
-    line = msgspec.structs.asdict(one)
-    line["client_id"] = one.client_id.encode("utf-8", "backslashreplace").decode()
+def _line(request: RequestSeen) -> dict[str, object]:
+    info = API_BY_KEY.get(request.api_key)
+    line = msgspec.structs.asdict(request)
+    line["client_id"] = request.client_id.encode("utf-8", "backslashreplace").decode()
     line["api"] = None if info is None else info.name
     return line

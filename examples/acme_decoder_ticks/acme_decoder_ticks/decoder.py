@@ -45,37 +45,37 @@ class TicksDecoder:
         )
 
 
-def _field(found: pa.StructArray, name: str) -> pa.Array:
-    return pc.struct_field(found, name).cast(pa.string())
+def _field(fields: pa.StructArray, name: str) -> pa.Array:
+    return pc.struct_field(fields, name).cast(pa.string())
 
 
-def _trades(row: pa.Array, found: pa.StructArray) -> pa.Table:
-    sides = pc.index_in(_field(found, "side"), pa.array(["S", "N", "B"]))
+def _trades(row: pa.Array, fields: pa.StructArray) -> pa.Table:
+    sides = pc.index_in(_field(fields, "side"), pa.array(["S", "N", "B"]))
     return pa.table(
         {
             "row": row,
-            "ts_event": _field(found, "ts_event").cast(pa.int64()),
+            "ts_event": _field(fields, "ts_event").cast(pa.int64()),
             "ts_event_is_recv": pa.repeat(False, len(row)),
             "venue": pa.repeat(VENUE, len(row)),
-            "symbol": _field(found, "symbol"),
-            "trade_id": _field(found, "trade_id").cast(pa.int64()),
+            "symbol": _field(fields, "symbol"),
+            "trade_id": _field(fields, "trade_id").cast(pa.int64()),
             "side": pc.subtract(sides, 1).cast(pa.int8()),
-            "price": _field(found, "price").cast(EXACT),
-            "size": _field(found, "size").cast(EXACT),
+            "price": _field(fields, "price").cast(EXACT),
+            "size": _field(fields, "size").cast(EXACT),
         }
     )
 
 
-def _sequences(row: pa.Array, found: pa.StructArray) -> pa.Table:
-    number = _field(found, "trade_id").cast(pa.int64())
+def _sequences(row: pa.Array, fields: pa.StructArray) -> pa.Table:
+    number = _field(fields, "trade_id").cast(pa.int64())
     return pa.table(
         {
             "row": row,
             "venue": pa.repeat(VENUE, len(row)),
-            "symbol": _field(found, "symbol"),
+            "symbol": _field(fields, "symbol"),
             "stream": pa.repeat("trade", len(row)),
             "first_id": number,
             "last_id": number,
-            "ts_event": _field(found, "ts_event").cast(pa.int64()),
+            "ts_event": _field(fields, "ts_event").cast(pa.int64()),
         }
     )

@@ -122,21 +122,22 @@ def _second(fate: random.Random, operations: int) -> Point:
     return Point(fate.randrange(operations) + 1, power_cut=fate.random() < 0.7, luck=how)
 
 
-def _try(make: MakeStorage, one: _Try, second: Point | None, outcome: Outcome) -> int:
+def _try(make: MakeStorage, attempt: _Try, second: Point | None, outcome: Outcome) -> int:
     """Try a point. Return how many operations the recovery took, or 0 if it failed."""
-    counts = (outcome.phases[one.phase], outcome.kinds[one.operation])
+    counts = (outcome.phases[attempt.phase], outcome.kinds[attempt.operation])
     for count in counts:
-        count.power_cuts += one.point.power_cut
-        count.kills += not one.point.power_cut
+        count.power_cuts += attempt.point.power_cut
+        count.kills += not attempt.point.power_cut
         count.second += second is not None
     machines: list[Machine] = []
     try:
-        die_and_restart(make, one.point, machines.append, script=one.script, second=second)
+        die_and_restart(make, attempt.point, machines.append, script=attempt.script, second=second)
     except Exception as error:
         for count in counts:
             count.lost += 1
         text = str(error) if isinstance(error, Broken) else repr(error)
-        where = f"{one.phase}: {_name(one.point)} before operation {one.point.operation} ({one.operation})"
+        point = attempt.point
+        where = f"{attempt.phase}: {_name(point)} before operation {point.operation} ({attempt.operation})"
         again = "" if second is None else f", then {_name(second)} in recovery"
         outcome.failures.append(f"{where}{again}: {text}")
         return 0

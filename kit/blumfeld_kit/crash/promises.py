@@ -144,46 +144,46 @@ class LogPromises:
         self.cleaned = self.cleaning[-1]
         self.cleaning = []
 
-    def check(self, found: FoundLog, *, power_cut: bool) -> Branch:
+    def check(self, found_log: FoundLog, *, power_cut: bool) -> Branch:
         """Return the branch that the log is a prefix of, cut to the log's end.
 
         :raises Broken: a promised batch is missing, or a batch is there that never was at that place
         """
         need = self.flushed_end if power_cut else self.written_end
-        if found.end_offset < need and not self._fell_out(found.end_offset, need):
+        if found_log.end_offset < need and not self._fell_out(found_log.end_offset, need):
             raise Broken(
-                f"{self.name}: the log ends at offset {found.end_offset}; "
+                f"{self.name}: the log ends at offset {found_log.end_offset}; "
                 f"everything below {need} was {'flushed' if power_cut else 'acknowledged'} and must be there"
             )
-        if not self.start_kept <= found.log_start_offset <= max(self.start_asked, self.start_kept):
+        if not self.start_kept <= found_log.log_start_offset <= max(self.start_asked, self.start_kept):
             raise Broken(
-                f"{self.name}: the log starts at {found.log_start_offset}; "
+                f"{self.name}: the log starts at {found_log.log_start_offset}; "
                 f"allowed: {self.start_kept} to {self.start_asked}"
             )
-        self._check_order(found, holes=self.compacts and power_cut)
-        return self._match(found, power_cut)[0]
+        self._check_order(found_log, holes=self.compacts and power_cut)
+        return self._match(found_log, power_cut)[0]
 
     def _fell_out(self, start: int, end: int) -> bool:
         """Return whether compaction removed every record there. The log end may then go back, as in Kafka."""
         return set(range(start, end)) <= self.cleaned.removed
 
-    def _match(self, found: FoundLog, power_cut: bool) -> tuple[Branch, Cleaned]:
+    def _match(self, found_log: FoundLog, power_cut: bool) -> tuple[Branch, Cleaned]:
         need = self.flushed_end if power_cut else self.written_end
         kept = [batch for batch in self.current if batch.next_offset <= need]
         for branch, cleaned in self._candidates(power_cut):
-            left = [batch for batch in branch if batch.next_offset <= found.end_offset]
+            left = [batch for batch in branch if batch.next_offset <= found_log.end_offset]
             if self.compacts and power_cut:
-                there = {batch.base_offset for batch in found.batches}
+                there = {batch.base_offset for batch in found_log.batches}
                 left = [batch for batch in left if batch.next_offset <= need or batch.base_offset in there]
             if branch is not self.current and left[: len(kept)] != kept:
                 continue
-            if not left and self._may_be_empty(found, branch, power_cut):
+            if not left and self._may_be_empty(found_log, branch, power_cut):
                 return left, cleaned
-            ends = bool(left) and left[-1].next_offset == found.end_offset
-            ends |= branch is self.current and self.end_offset == found.end_offset <= self.holes_to
-            if (ends or (self.compacts and power_cut)) and _holds(left, cleaned, found):
+            ends = bool(left) and left[-1].next_offset == found_log.end_offset
+            ends |= branch is self.current and self.end_offset == found_log.end_offset <= self.holes_to
+            if (ends or (self.compacts and power_cut)) and _holds(left, cleaned, found_log):
                 return left, cleaned
-        raise Broken(f"{self.name}: {self._difference(found)}")
+        raise Broken(f"{self.name}: {self._difference(found_log)}")
 
     def _candidates(self, power_cut: bool) -> Iterator[tuple[Branch, Cleaned]]:
         """Yield the branches that the log may be a prefix of, the likeliest first."""
@@ -195,78 +195,82 @@ class LogPromises:
                 for choice in (cleaned, *undone):
                     yield branch, choice
 
-    def _may_be_empty(self, found: FoundLog, branch: Branch, power_cut: bool) -> bool:
+    def _may_be_empty(self, found_log: FoundLog, branch: Branch, power_cut: bool) -> bool:
         """Return whether the log may be empty. It then starts as before a truncation, or as after it."""
-        if found.batches or found.end_offset != found.log_start_offset:
+        if found_log.batches or found_log.end_offset != found_log.log_start_offset:
             return False
         sure = branch is self.current and not (power_cut or self.truncating)
-        return found.end_offset in (self.base_offset, self.start_asked, self.start_kept) or not sure
+        return found_log.end_offset in (self.base_offset, self.start_asked, self.start_kept) or not sure
 
-    def _check_order(self, found: FoundLog, *, holes: bool) -> None:
+    def _check_order(self, found_log: FoundLog, *, holes: bool) -> None:
         """Check that batches follow each other without holes, except where compaction was."""
         rounds = (self.cleaned, *self.cleaning, *self.uncleaned, *(cleaned for _, cleaned in self.cut))
         holes_to = max(self.holes_to, *(cleaned.end_offset for cleaned in rounds))
         if holes:
-            holes_to = found.end_offset + 1
-        offset = found.log_start_offset
-        for at, batch in enumerate(found.batches):
+            holes_to = found_log.end_offset + 1
+        offset = found_log.log_start_offset
+        for at, batch in enumerate(found_log.batches):
             hole = batch.base_offset > offset and offset >= holes_to
             if hole or (at > 0 and batch.base_offset < offset):
                 raise Broken(
                     f"{self.name}: a batch begins at {batch.base_offset} where {offset} was expected: not in order"
                 )
             offset = batch.next_offset
-        if offset != found.end_offset and offset >= holes_to:
-            raise Broken(f"{self.name}: the last batch ends at {offset}, but the log says {found.end_offset}")
+        if offset != found_log.end_offset and offset >= holes_to:
+            raise Broken(
+                f"{self.name}: the last batch ends at {offset}, but the log says {found_log.end_offset}"
+            )
 
-    def _difference(self, found: FoundLog) -> str:
+    def _difference(self, found_log: FoundLog) -> str:
         expected = {batch.base_offset: batch for batch in self.current}
-        for batch in found.batches:
+        for batch in found_log.batches:
             there = expected.get(batch.base_offset)
             if there is None or (there != batch and there.base_offset >= self.cleaned.end_offset):
                 return f"the batch at {batch.base_offset} is not one that was written there"
         if self.cleaned.end_offset or self.cleaning:
-            return f"the batches are neither those before compaction nor those after it: {_in_words(self, found)}"
-        return f"the log ends at {found.end_offset}, inside a batch or behind everything that was written"
+            return f"the batches are neither those before compaction nor those after it: {_in_words(self, found_log)}"
+        return f"the log ends at {found_log.end_offset}, inside a batch or behind everything that was written"
 
-    def survived(self, branch: Branch, found: FoundLog, *, power_cut: bool) -> None:
+    def survived(self, branch: Branch, found_log: FoundLog, *, power_cut: bool) -> None:
         """Take the found log as the present one, after a check that held."""
-        _, self.cleaned = self._match(found, power_cut)
-        self.cleaned = self.cleaned.cut(found.end_offset)
+        _, self.cleaned = self._match(found_log, power_cut)
+        self.cleaned = self.cleaned.cut(found_log.end_offset)
         self.cleaning = []
         self.cut_undone |= branch != self.current[: len(branch)]
         self.current = list(branch)
-        self.base_offset = found.end_offset
+        self.base_offset = found_log.end_offset
         if self.compacts and power_cut:
-            self.holes_to = found.end_offset
+            self.holes_to = found_log.end_offset
             self.cut_undone = True
-        self.written_end = found.end_offset
-        self.flushed_end = min(self.flushed_end, found.end_offset)
+        self.written_end = found_log.end_offset
+        self.flushed_end = min(self.flushed_end, found_log.end_offset)
         self.truncating = False
         if power_cut:
             self.cut.clear()
             self.uncleaned.clear()
 
 
-def _holds(left: Branch, cleaned: Cleaned, found: FoundLog) -> bool:
+def _holds(left: Branch, cleaned: Cleaned, found_log: FoundLog) -> bool:
     """Return whether the log holds these batches from its start on, without the records that compaction removed."""
-    seen = [batch for batch in left if batch.next_offset > found.log_start_offset]
+    seen = [batch for batch in left if batch.next_offset > found_log.log_start_offset]
     if not cleaned.end_offset:
-        return seen == list(found.batches)
-    return _cleaned_difference(seen, cleaned, found) is None
+        return seen == list(found_log.batches)
+    return _cleaned_difference(seen, cleaned, found_log) is None
 
 
-def _cleaned_difference(seen: Branch, cleaned: Cleaned, found: FoundLog) -> str | None:
+def _cleaned_difference(seen: Branch, cleaned: Cleaned, found_log: FoundLog) -> str | None:
     tail = [batch for batch in seen if batch.base_offset >= cleaned.end_offset]
-    if tail != [batch for batch in found.batches if batch.base_offset >= cleaned.end_offset]:
+    if tail != [batch for batch in found_log.batches if batch.base_offset >= cleaned.end_offset]:
         return f"the batches from {cleaned.end_offset} on differ"
     return difference(
-        [content(batch.data) for batch in found.batches if batch.base_offset < cleaned.end_offset],
+        [content(batch.data) for batch in found_log.batches if batch.base_offset < cleaned.end_offset],
         [content(b.data).without(cleaned.removed) for b in seen if b.base_offset < cleaned.end_offset],
     )
 
 
-def _in_words(promises: LogPromises, found: FoundLog) -> str:
-    seen = [b for b in promises.current if found.log_start_offset < b.next_offset <= found.end_offset]
-    said = [_cleaned_difference(seen, cleaned, found) for cleaned in (promises.cleaned, *promises.cleaning)]
+def _in_words(promises: LogPromises, found_log: FoundLog) -> str:
+    seen = [b for b in promises.current if found_log.log_start_offset < b.next_offset <= found_log.end_offset]
+    said = [
+        _cleaned_difference(seen, cleaned, found_log) for cleaned in (promises.cleaned, *promises.cleaning)
+    ]
     return "; or ".join(text for text in said if text)

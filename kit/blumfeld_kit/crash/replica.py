@@ -92,7 +92,7 @@ def find(replica: Replica) -> FoundLog:
     return FoundLog(log.log_start_offset, log.written_end_offset, batches)
 
 
-def check_state(replica: Replica, branch: Branch, found: FoundLog) -> None:
+def check_state(replica: Replica, branch: Branch, found_log: FoundLog) -> None:
     """Check that leader epochs and producers are those of the batches in the log."""
     state = replica.state
     assert state is not None
@@ -103,7 +103,7 @@ def check_state(replica: Replica, branch: Branch, found: FoundLog) -> None:
             epochs.assign(batch.leader_epoch, batch.base_offset)
     for cache in (epochs, held):  # the epochs of records below the log start are dropped before the records
         cache.truncate_from_start(
-            max(found.log_start_offset, min(replica.promises.start_asked, found.end_offset))
+            max(found_log.log_start_offset, min(replica.promises.start_asked, found_log.end_offset))
         )
     if held.entries != epochs.entries:
         raise Broken(
@@ -118,7 +118,7 @@ def check_state(replica: Replica, branch: Branch, found: FoundLog) -> None:
         raise Broken(
             f"{replica.partition}: the producers' (sequence, offset) are {known}; those of the batches are {true}"
         )
-    seen = {header(batch).producer_id for batch in found.batches}
+    seen = {header(batch).producer_id for batch in found_log.batches}
     if missing := sorted(seen - known.keys()):
         raise Broken(
             f"{replica.partition}: the producer state lacks the producers {missing}, whose batches are in the log"

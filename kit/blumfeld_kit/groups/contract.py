@@ -90,10 +90,10 @@ class GroupProtocolContract:
         groups = {name: group for name, group in self.groups_of(shard).items() if name not in skip}
         return state_of(groups, self.volatile, ordered=ordered)
 
-    def _same(self, what: str, one: GroupShard, other: GroupShard, *, ordered: bool = True) -> None:
-        skip = {*self.in_flight(one), *self.in_flight(other)}
+    def _same(self, what: str, first: GroupShard, other: GroupShard, *, ordered: bool = True) -> None:
+        skip = {*self.in_flight(first), *self.in_flight(other)}
         mismatch = difference(
-            self._state(one, skip, ordered=ordered), self._state(other, skip, ordered=ordered)
+            self._state(first, skip, ordered=ordered), self._state(other, skip, ordered=ordered)
         )
         assert not mismatch, f"{what}: {mismatch}"
 

@@ -73,17 +73,17 @@ def fields_of(value: Any) -> list[tuple[str, Any]]:
     return sorted({**fields, **getattr(value, "__dict__", {})}.items())
 
 
-def difference(one: Any, other: Any, path: str = "") -> str:
+def difference(first: Any, other: Any, path: str = "") -> str:
     """Return the first difference of two states as text, or ""."""
-    if one == other:
+    if first == other:
         return ""
-    if isinstance(one, dict) and isinstance(other, dict):
-        for name in [*one, *(name for name in other if name not in one)]:
-            mismatch = difference(one.get(name), other.get(name), f"{path}.{name}")
+    if isinstance(first, dict) and isinstance(other, dict):
+        for name in [*first, *(name for name in other if name not in first)]:
+            mismatch = difference(first.get(name), other.get(name), f"{path}.{name}")
             if mismatch:
                 return mismatch
-    if isinstance(one, list) and isinstance(other, list) and len(one) == len(other):
-        for n, (left, right) in enumerate(zip(one, other, strict=True)):
+    if isinstance(first, list) and isinstance(other, list) and len(first) == len(other):
+        for n, (left, right) in enumerate(zip(first, other, strict=True)):
             named = isinstance(left, tuple) and isinstance(right, tuple) and left[0] == right[0]
             mismatch = (
                 difference(left[1], right[1], f"{path}[{left[0]!r}]")
@@ -92,4 +92,4 @@ def difference(one: Any, other: Any, path: str = "") -> str:
             )
             if mismatch:
                 return mismatch
-    return f"{path}: {one!r} != {other!r}"
+    return f"{path}: {first!r} != {other!r}"

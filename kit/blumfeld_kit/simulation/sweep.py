@@ -20,7 +20,7 @@ class Result(NamedTuple):
     """The result of one seed."""
 
     seed: int
-    found: SwarmReport | SwarmFailure
+    outcome: SwarmReport | SwarmFailure
     seconds: float
     """Real time that it took."""
 

@@ -294,22 +294,22 @@ class LogMachine(RuleBasedStateMachine):
             if there is not None:
                 self.aux[name] = there
 
-    def _left(self, found: list[BatchContent], start: int, end: int) -> list[BatchContent]:
+    def _left(self, kept_batches: list[BatchContent], start: int, end: int) -> list[BatchContent]:
         """Return the model's batches after the power cut: a prefix of the present ones, or of those before a cleaner
         pass.
         """
         for batches in (self.written, *reversed(self.older)):
             # Compaction may have left a hole behind the flushed end, so recovery cuts nothing behind it.
-            there = {batch.base_offset for batch in found}
+            there = {batch.base_offset for batch in kept_batches}
             expected = [
                 b
                 for b in batches
                 if b.next_offset <= self.flushed or b.base_offset in there or b.base_offset < start
             ]
-            if difference(found, [b for b in expected if b.next_offset > start]) is None:
+            if difference(kept_batches, [b for b in expected if b.next_offset > start]) is None:
                 return expected
         raise AssertionError(
-            f"{found} is not a prefix of {self.written}, nor of what was there before a pass"
+            f"{kept_batches} is not a prefix of {self.written}, nor of what was there before a pass"
         )
 
     # Reads

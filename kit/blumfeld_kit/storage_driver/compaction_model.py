@@ -100,17 +100,17 @@ def compact(batches: Sequence[BatchContent], request: CompactionRequest) -> Comp
     return Compacted(tuple(left), frozenset(removed), len(newest), frozenset(horizons))
 
 
-def difference(found: Sequence[BatchContent], expected: Sequence[BatchContent]) -> str | None:
+def difference(batches: Sequence[BatchContent], expected: Sequence[BatchContent]) -> str | None:
     """Return the first difference as text, or ``None``. Empty batches may be there or not."""
     at = 0
     for batch in expected:
-        if at < len(found) and found[at].base_offset == batch.base_offset:
-            if not found[at].same(batch):
-                return f"the batch at {batch.base_offset} is {found[at]}, expected {batch}"
+        if at < len(batches) and batches[at].base_offset == batch.base_offset:
+            if not batches[at].same(batch):
+                return f"the batch at {batch.base_offset} is {batches[at]}, expected {batch}"
             at += 1
         elif batch.records:
-            there = found[at].base_offset if at < len(found) else "nothing"
+            there = batches[at].base_offset if at < len(batches) else "nothing"
             return f"the batch at {batch.base_offset} is missing, with {len(batch.records)} records; {there} is there"
-    if at < len(found):
-        return f"a batch at {found[at].base_offset} that was not to be there"
+    if at < len(batches):
+        return f"a batch at {batches[at].base_offset} that was not to be there"
     return None

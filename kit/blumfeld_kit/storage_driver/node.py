@@ -278,11 +278,11 @@ class Log:
 
         return self.node.runtime.run(wait())
 
-    def compact(self, **asked: Any) -> CompactionResult:
-        """Run one cleaner pass over everything sealed and dirty, or as ``asked`` says, and wait for its end."""
-        return self.node.runtime.run(_wait(self.log.compact(self.compaction(**asked))))
+    def compact(self, **options: Any) -> CompactionResult:
+        """Run one cleaner pass over everything sealed and dirty, or as ``options`` says, and wait for its end."""
+        return self.node.runtime.run(_wait(self.log.compact(self.compaction(**options))))
 
-    def compaction(self, **asked: Any) -> CompactionRequest:
+    def compaction(self, **options: Any) -> CompactionRequest:
         """Return the request that :meth:`compact` uses."""
         request: dict[str, Any] = {
             "first_dirty_offset": self.log.cleaned_end_offset,
@@ -295,7 +295,7 @@ class Log:
             "batch_bytes_max": 1 << 20,
             "map_bytes": 1 << 16,
         }
-        return CompactionRequest(**{**request, **asked})
+        return CompactionRequest(**{**request, **options})
 
     def read_raw(
         self, offset: int, bytes_max: int = 1 << 30, end_offset: int | None = None, *, minimum: bool = True
@@ -372,13 +372,13 @@ async def _wait(answer: Completion[T]) -> T:
     return await answer
 
 
-def _batches(found: LogRead) -> list[StoredBatch]:
-    data = join(found.parts)
-    release(found.parts)
-    assert len(data) == found.size_bytes
+def _batches(log_read: LogRead) -> list[StoredBatch]:
+    data = join(log_read.parts)
+    release(log_read.parts)
+    assert len(data) == log_read.size_bytes
     batches = [
         StoredBatch(b.base_offset, b.next_offset, b.partition_leader_epoch, bytes(b.data))
         for b in split_batches(memoryview(data), allow_partial=True)
     ]
-    assert all(batch.next_offset <= found.end_offset for batch in batches)
+    assert all(batch.next_offset <= log_read.end_offset for batch in batches)
     return batches

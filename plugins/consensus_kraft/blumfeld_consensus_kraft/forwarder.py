@@ -115,29 +115,32 @@ class Forwarder:
         for forwarded_command in list(self._waiting):
             self._fail(forwarded_command, error)
 
-    def _try(self, one: ForwardedCommand) -> None:
-        if one.retry is not None:
-            one.retry.cancel()
-            one.retry = None
+    def _try(self, forwarded_command: ForwardedCommand) -> None:
+        if forwarded_command.retry is not None:
+            forwarded_command.retry.cancel()
+            forwarded_command.retry = None
         channel = self._channel()
         if channel is None:
-            self._later(one)
+            self._later(forwarded_command)
             return
-        left_ms = max(one.deadline_ms - self._runtime.monotonic_ms(), 1.0)
-        one.attempt += 1
-        waits, version = one.wait_image, -1
+        left_ms = max(forwarded_command.deadline_ms - self._runtime.monotonic_ms(), 1.0)
+        forwarded_command.attempt += 1
+        waits, version = forwarded_command.wait_image, -1
         if isinstance(channel, OwnController):
-            sent = channel.send(one.command, left_ms, wait_image=one.wait_image)
+            sent = channel.send(forwarded_command.command, left_ms, wait_image=forwarded_command.wait_image)
             waits = False
-        elif one.on_behalf is None:
-            sent = channel.send(one.command, left_ms)
+        elif forwarded_command.on_behalf is None:
+            sent = channel.send(forwarded_command.command, left_ms)
         else:
             self._correlation += 1
-            version = API_BY_KEY[api_key_of(one.command)].max_version
-            sent = channel.send(enveloped(one.command, version, self._correlation, one.on_behalf), left_ms)
+            version = API_BY_KEY[api_key_of(forwarded_command.command)].max_version
+            sent = channel.send(
+                enveloped(forwarded_command.command, version, self._correlation, forwarded_command.on_behalf),
+                left_ms,
+            )
         high_watermark = self._asked_high_watermark(channel, left_ms) if waits else None
-        attempt = one.attempt
-        sent.when_done(lambda done: self._answered(one, attempt, done, version, high_watermark))
+        attempt = forwarded_command.attempt
+        sent.when_done(lambda done: self._answered(forwarded_command, attempt, done, version, high_watermark))
 
     def _asked_high_watermark(
         self, channel: PeerChannel | OwnController, timeout_ms: float
@@ -157,75 +160,81 @@ class Forwarder:
 
     def _answered(
         self,
-        one: ForwardedCommand,
+        forwarded_command: ForwardedCommand,
         attempt: int,
         done: Completion[Message],
         version: int,
         shown: Completion[int] | None,
     ) -> None:
-        if one.answer.done or one.response is not None:
+        if forwarded_command.answer.done or forwarded_command.response is not None:
             return
-        is_last = attempt == one.attempt  # else another leader has been asked, and only an answer counts
+        is_last = (
+            attempt == forwarded_command.attempt
+        )  # else another leader has been asked, and only an answer counts
         try:
             message = done.result()
             if isinstance(message, EnvelopeResponse):
-                message = inner_answer(message, api_key_of(one.command), version)
+                message = inner_answer(message, api_key_of(forwarded_command.command), version)
         except (OSError, DecodeError):  # TimeoutError is an OSError
             if is_last:
-                self._later(one)
+                self._later(forwarded_command)
             return
         except BrokerError as error:
             if error.code != ErrorCode.NOT_CONTROLLER:
-                self._fail(one, error)
+                self._fail(forwarded_command, error)
             elif is_last:
-                self._later(one)
+                self._later(forwarded_command)
             return
         if first_error(message) == ErrorCode.NOT_CONTROLLER:
             if is_last:
-                self._later(one)
+                self._later(forwarded_command)
         elif shown is None:
-            self._succeed(one, message)
+            self._succeed(forwarded_command, message)
         else:
-            one.response = message
-            shown.when_done(lambda at: self._settle_when_shown(one, message, at.result()))
+            forwarded_command.response = message
+            shown.when_done(lambda at: self._settle_when_shown(forwarded_command, message, at.result()))
 
-    def _settle_when_shown(self, one: ForwardedCommand, response: Message, high_watermark: int) -> None:
-        if one.answer.done:
+    def _settle_when_shown(
+        self, forwarded_command: ForwardedCommand, response: Message, high_watermark: int
+    ) -> None:
+        if forwarded_command.answer.done:
             return
         if high_watermark >= 0:
-            self._when_shown(high_watermark, lambda: self._succeed(one, response))
+            self._when_shown(high_watermark, lambda: self._succeed(forwarded_command, response))
             return
         # The leader resigned, or was lost, behind its answer: the next one knows what is committed.
-        self._runtime.call_later(RETRY_MS, lambda: self._ask_again(one, response))
+        self._runtime.call_later(RETRY_MS, lambda: self._ask_again(forwarded_command, response))
 
-    def _ask_again(self, one: ForwardedCommand, response: Message) -> None:
+    def _ask_again(self, forwarded_command: ForwardedCommand, response: Message) -> None:
         channel = self._channel()
-        if one.answer.done or channel is None:
-            self._settle_when_shown(one, response, -1)
+        if forwarded_command.answer.done or channel is None:
+            self._settle_when_shown(forwarded_command, response, -1)
             return
         high_watermark = self._asked_high_watermark(
-            channel, max(one.deadline_ms - self._runtime.monotonic_ms(), 1.0)
+            channel, max(forwarded_command.deadline_ms - self._runtime.monotonic_ms(), 1.0)
         )
-        high_watermark.when_done(lambda at: self._settle_when_shown(one, response, at.result()))
+        high_watermark.when_done(lambda at: self._settle_when_shown(forwarded_command, response, at.result()))
 
-    def _later(self, one: ForwardedCommand) -> None:
-        one.retry = self._runtime.call_later(RETRY_MS, lambda: self._try(one))
+    def _later(self, forwarded_command: ForwardedCommand) -> None:
+        forwarded_command.retry = self._runtime.call_later(RETRY_MS, lambda: self._try(forwarded_command))
 
-    def _expire(self, one: ForwardedCommand) -> None:
-        self._fail(one, BrokerError(ErrorCode.REQUEST_TIMED_OUT, "no controller answered in time"))
+    def _expire(self, forwarded_command: ForwardedCommand) -> None:
+        self._fail(
+            forwarded_command, BrokerError(ErrorCode.REQUEST_TIMED_OUT, "no controller answered in time")
+        )
 
-    def _succeed(self, one: ForwardedCommand, response: Message) -> None:
-        self._forget(one)
-        if not one.answer.done:
-            one.answer.complete(response)
+    def _succeed(self, forwarded_command: ForwardedCommand, response: Message) -> None:
+        self._forget(forwarded_command)
+        if not forwarded_command.answer.done:
+            forwarded_command.answer.complete(response)
 
-    def _fail(self, one: ForwardedCommand, error: BrokerError) -> None:
-        self._forget(one)
-        if not one.answer.done:
-            one.answer.fail(error)
+    def _fail(self, forwarded_command: ForwardedCommand, error: BrokerError) -> None:
+        self._forget(forwarded_command)
+        if not forwarded_command.answer.done:
+            forwarded_command.answer.fail(error)
 
-    def _forget(self, one: ForwardedCommand) -> None:
-        self._waiting.pop(one, None)
-        one.timer.cancel()
-        if one.retry is not None:
-            one.retry.cancel()
+    def _forget(self, forwarded_command: ForwardedCommand) -> None:
+        self._waiting.pop(forwarded_command, None)
+        forwarded_command.timer.cancel()
+        if forwarded_command.retry is not None:
+            forwarded_command.retry.cancel()

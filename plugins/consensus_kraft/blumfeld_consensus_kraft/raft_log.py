@@ -400,6 +400,10 @@ def _committed_at_least(log: PartitionLog, snapshots: KeptSnapshots) -> int:
     return max([log.log_start_offset, *ends])
 
 
-def _snapshot(found: CheckpointId | None) -> SnapshotId | None:
+def _snapshot(checkpoint_id: CheckpointId | None) -> SnapshotId | None:
     # The bootstrap checkpoint ends at offset 0: it holds settings for a new log, and replaces nothing of it.
-    return None if found is None or found.end_offset == 0 else SnapshotId(found.end_offset, found.epoch)
+    return (
+        None
+        if checkpoint_id is None or checkpoint_id.end_offset == 0
+        else SnapshotId(checkpoint_id.end_offset, checkpoint_id.epoch)
+    )

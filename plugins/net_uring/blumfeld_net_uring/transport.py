@@ -172,10 +172,10 @@ class UringTransport(BaseTransport):
             turn.group.close()
 
 
-def why_not(found: Probe) -> str | None:
+def why_not(ring_probe: Probe) -> str | None:
     """The kernel's reason why the ring cannot be used; ``None`` if it can."""
-    if found.why_not is not None:
-        return found.why_not
-    if not found.cancel_fd:
-        return f"the io_uring of Linux {found.kernel} can't cancel all of a connection; 5.19 can"
+    if ring_probe.why_not is not None:
+        return ring_probe.why_not
+    if not ring_probe.cancel_fd:
+        return f"the io_uring of Linux {ring_probe.kernel} can't cancel all of a connection; 5.19 can"
     return None

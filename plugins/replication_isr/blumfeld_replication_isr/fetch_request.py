@@ -47,7 +47,7 @@ def fetch_request(
     :param wait_ms: time that the leader may wait for records
     """
     topics: dict[bytes, FetchTopic] = {}
-    for (topic_id, index), position in request.asked:
+    for (topic_id, index), position in request.positions:
         topic = topics.get(topic_id)
         if topic is None:
             topic = topics[topic_id] = FetchTopic(topic_id=topic_id)

@@ -133,7 +133,7 @@ class SessionRequest(NamedTuple):
 
     session_id: int
     session_epoch: int
-    asked: list[tuple[Key, Position]]
+    positions: list[tuple[Key, Position]]
     """New and changed partitions."""
     forgotten: list[Key]
     """Partitions that leave the session."""

@@ -230,30 +230,30 @@ class TransactionApis:
         gather(submitted).when_done(settle)
         return answered
 
-    def _add_for_broker(self, one: AddPartitionsToTxnTransaction) -> Completion[Any]:
-        if not one.transactional_id:
+    def _add_for_broker(self, transaction: AddPartitionsToTxnTransaction) -> Completion[Any]:
+        if not transaction.transactional_id:
             refused: Completion[Any] = Completion()
             refused.fail(BrokerError(ErrorCode.INVALID_REQUEST))
             return refused
-        if unknown := self._unknown(one.topics):
+        if unknown := self._unknown(transaction.topics):
             # The image here may lag behind the leader's. Markers go by it, so the partition would never get one.
             return Completion.of(
                 {
                     at: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
                     if at in unknown
                     else ErrorCode.OPERATION_NOT_ATTEMPTED
-                    for at in _partitions(one.topics)
+                    for at in _partitions(transaction.topics)
                 }
             )
         command = AddPartitions(
-            transactional_id=one.transactional_id,
-            producer_id=one.producer_id,
-            epoch=one.producer_epoch,
-            partitions=frozenset(_partitions(one.topics)),
-            verify_only=one.verify_only,
-            client_version=0 if one.verify_only else EPOCH_A_TRANSACTION,
+            transactional_id=transaction.transactional_id,
+            producer_id=transaction.producer_id,
+            epoch=transaction.producer_epoch,
+            partitions=frozenset(_partitions(transaction.topics)),
+            verify_only=transaction.verify_only,
+            client_version=0 if transaction.verify_only else EPOCH_A_TRANSACTION,
         )
-        return self._coordinator.submit(one.transactional_id, command, None)
+        return self._coordinator.submit(transaction.transactional_id, command, None)
 
     # AddOffsetsToTxn
 
@@ -340,10 +340,10 @@ def _partitions(topics: Iterable[AddPartitionsToTxnTopic]) -> list[Partition]:
 
 
 def _outcomes(
-    one: AddPartitionsToTxnTransaction, done: Completion[Any], context: RequestContext
+    transaction: AddPartitionsToTxnTransaction, done: Completion[Any], context: RequestContext
 ) -> dict[Partition, ErrorCode]:
     if done.error is not None:
-        return dict.fromkeys(_partitions(one.topics), _code(done.error, context))
+        return dict.fromkeys(_partitions(transaction.topics), _code(done.error, context))
     old = context.api_version < ABORTABLE_FROM
     return {
         at: ErrorCode.INVALID_TXN_STATE if old and code is ErrorCode.TRANSACTION_ABORTABLE else code

@@ -93,14 +93,14 @@ class MarkerQueue:
     def __bool__(self) -> bool:
         return bool(self._waiting)
 
-    def add(self, one: Pending, partitions: Iterable[Partition]) -> None:
+    def add(self, pending: Pending, partitions: Iterable[Partition]) -> None:
         """Add a transaction's markers for these partitions."""
         waiting = self._waiting
         for at in partitions:
             if at in waiting:
-                waiting[at].append(one)
+                waiting[at].append(pending)
             else:
-                waiting[at] = [one]
+                waiting[at] = [pending]
 
     def take(self, most: int) -> Taken:
         """Remove the markers that waited longest, ``most`` at most, and return them by transaction.
@@ -163,34 +163,34 @@ class MarkerSender:
         pending = self._pending[order] = Pending(order, markers)
         self._queue(pending, markers.partitions)
 
-    def _is_current(self, one: Pending) -> bool:
+    def _is_current(self, pending: Pending) -> bool:
         """Whether the transaction is still to be ended by this shard. What a leadership that has ended ordered is
         forgotten: the next coordinator writes these markers, in its own epoch."""
-        order = one.order
-        if self._pending.get(order) is not one:
+        order = pending.order
+        if self._pending.get(order) is not pending:
             return False
         if self._coordinator.epoch_of(order.partition) != order.epoch:
             del self._pending[order]
             return False
         return True
 
-    def _queue(self, one: Pending, partitions: Collection[Partition]) -> None:
+    def _queue(self, pending: Pending, partitions: Collection[Partition]) -> None:
         """Queue markers: at once, or many of them over several turns."""
-        self._runtime.scheduler.run(Lane.COORDINATORS, self._queue_in_steps(one, partitions))
+        self._runtime.scheduler.run(Lane.COORDINATORS, self._queue_in_steps(pending, partitions))
 
-    def _queue_in_steps(self, one: Pending, partitions: Collection[Partition]) -> Steps[None]:
+    def _queue_in_steps(self, pending: Pending, partitions: Collection[Partition]) -> Steps[None]:
         if len(partitions) <= ROUTED_A_STEP:
-            self._route(one, in_order(partitions) if isinstance(partitions, frozenset) else partitions)
+            self._route(pending, in_order(partitions) if isinstance(partitions, frozenset) else partitions)
             return
         for some in in_pieces(partitions, ROUTED_A_STEP):
-            if not self._is_current(one):
+            if not self._is_current(pending):
                 return
-            self._route(one, some)
+            self._route(pending, some)
             yield None
 
-    def _route(self, one: Pending, partitions: Iterable[Partition]) -> None:
+    def _route(self, pending: Pending, partitions: Iterable[Partition]) -> None:
         """Queue the markers for the partitions' leaders as of now."""
-        if not self._is_current(one):
+        if not self._is_current(pending):
             return
         topics = self._around.metadata.image.topics
         by_leader: dict[int, list[Partition]] = {}
@@ -198,17 +198,17 @@ class MarkerSender:
             topic = topics.get(at[0])
             known = None if topic is None else topic.partitions.get(at[1])
             if known is None:
-                one.left.discard(at)  # the topic was deleted: there is nothing to end
+                pending.left.discard(at)  # the topic was deleted: there is nothing to end
             elif known.leader in by_leader:
                 by_leader[known.leader].append(at)
             else:
                 by_leader[known.leader] = [at]
         for node_id, some in by_leader.items():
             if node_id < 0:  # no leader
-                self._runtime.call_later(RETRY_MS, partial(self._queue, one, some))
+                self._runtime.call_later(RETRY_MS, partial(self._queue, pending, some))
             else:
-                self._queues.setdefault(node_id, MarkerQueue()).add(one, some)
-        self._complete_if_done(one)
+                self._queues.setdefault(node_id, MarkerQueue()).add(pending, some)
+        self._complete_if_done(pending)
         if self._queues and not self._send_due:
             # Not at once: transactions that end in the same turn share the request.
             self._send_due = True
@@ -289,77 +289,79 @@ class MarkerSender:
         self._began_ms = self._runtime.monotonic_ms()
         self._in_turn = 0
 
-    def _settle(self, one: Pending, asked: list[Partition], codes: dict[Partition, int]) -> list[Partition]:
+    def _settle(
+        self, pending: Pending, partitions: list[Partition], codes: dict[Partition, int]
+    ) -> list[Partition]:
         """Take the outcome for one transaction. Returns the partitions to try again."""
-        if not self._is_current(one):
+        if not self._is_current(pending):
             return []
-        if not any(codes.values()) and codes.keys() >= set(asked):
-            one.left.difference_update(asked)
-            self._complete_if_done(one)
+        if not any(codes.values()) and codes.keys() >= set(partitions):
+            pending.left.difference_update(partitions)
+            self._complete_if_done(pending)
             return []
         again: list[Partition] = []
-        for at in asked:
+        for at in partitions:
             code = codes.get(at, ErrorCode.UNKNOWN_SERVER_ERROR)
             if code in FENCED:
                 # Mostly a later coordinator has ended the transaction. Where records of the coordinator were lost, none
                 # has, and the transaction stays prepared.
                 self._events.warning(
                     "a marker was refused: its partition knows a later epoch of the coordinator or of the producer",
-                    transactional_id=one.order.transactional_id,
+                    transactional_id=pending.order.transactional_id,
                     topic=at[0],
                     partition=at[1],
                     error=ErrorCode(code).name,
                 )
-                del self._pending[one.order]
+                del self._pending[pending.order]
                 return []
             if code:
                 again.append(at)
             else:
-                one.left.discard(at)
-        self._complete_if_done(one)
+                pending.left.discard(at)
+        self._complete_if_done(pending)
         return again
 
     def _retry(self, failed: Taken) -> None:
         for pending, partitions in failed.items():
             self._runtime.call_later(RETRY_MS, partial(self._queue, pending, partitions))
 
-    def _complete_if_done(self, one: Pending) -> None:
-        if one.left or one.reported or not self._is_current(one):
+    def _complete_if_done(self, pending: Pending) -> None:
+        if pending.left or pending.reported or not self._is_current(pending):
             return
-        one.reported = True
-        order = one.order
+        pending.reported = True
+        order = pending.order
         written = MarkersWritten(
             transactional_id=order.transactional_id,
             producer_id=order.producer_id,
             epoch=order.producer_epoch,
         )
         completion = self._coordinator.submit_in_epoch(order.partition, order.epoch, written)
-        completion.when_done(lambda done: self._told(one, done))
+        completion.when_done(lambda done: self._told(pending, done))
 
-    def _told(self, one: Pending, done: Completion[object]) -> None:
+    def _told(self, pending: Pending, done: Completion[object]) -> None:
         error = done.error
         if isinstance(error, BrokerError) and error.code is ErrorCode.COORDINATOR_NOT_AVAILABLE:
             # The record was refused, with too few replicas in sync. The transaction stays prepared until it is taken.
-            one.reported = False
-            self._runtime.call_later(RETRY_MS, partial(self._complete_if_done, one))
-        elif self._pending.get(one.order) is one:
+            pending.reported = False
+            self._runtime.call_later(RETRY_MS, partial(self._complete_if_done, pending))
+        elif self._pending.get(pending.order) is pending:
             # On success, and where the shard is gone: its next one orders the markers anew.
-            del self._pending[one.order]
+            del self._pending[pending.order]
 
 
-def _marker(one: Pending, partitions: list[Partition]) -> WritableTxnMarker:
+def _marker(pending: Pending, partitions: list[Partition]) -> WritableTxnMarker:
     indexes: dict[str, list[int]] = {}
     for topic, index in partitions:
         if topic in indexes:
             indexes[topic].append(index)
         else:
             indexes[topic] = [index]
-    markers = one.markers
+    markers = pending.markers
     return WritableTxnMarker(
         producer_id=markers.producer_id,
         producer_epoch=markers.epoch,
         transaction_result=markers.commit,
         topics=[WritableTxnMarkerTopic(name=name, partition_indexes=some) for name, some in indexes.items()],
-        coordinator_epoch=one.order.epoch,
+        coordinator_epoch=pending.order.epoch,
         transaction_version=markers.client_version,
     )

@@ -20,47 +20,51 @@ from blumfeld_transactions.transaction import EPOCH_A_TRANSACTION
 
 
 def partitions_of(
-    around: TransactionSurroundings, own_id: int, asked: PartitionsOfTransaction
+    around: TransactionSurroundings, own_id: int, transaction_partitions: PartitionsOfTransaction
 ) -> Completion[Outcomes]:
     """As ``TransactionCoordinator.partitions_of``.
 
     :param own_id: this node's id
     """
-    leader = leader_for_key(around.metadata.image, TRANSACTIONS_TOPIC, asked.transactional_id)
+    leader = leader_for_key(
+        around.metadata.image, TRANSACTIONS_TOPIC, transaction_partitions.transactional_id
+    )
     if leader == own_id:
-        return _submit(around.coordinator, asked)
+        return _submit(around.coordinator, transaction_partitions)
     if leader < 0:
         outcome: Completion[Outcomes] = Completion()
         outcome.fail(BrokerError(ErrorCode.COORDINATOR_NOT_AVAILABLE))
         return outcome
-    return _ask(around, leader, asked)
+    return _ask(around, leader, transaction_partitions)
 
 
-def _submit(coordinator: Coordinator, asked: PartitionsOfTransaction) -> Completion[Outcomes]:
+def _submit(
+    coordinator: Coordinator, transaction_partitions: PartitionsOfTransaction
+) -> Completion[Outcomes]:
     command = AddPartitions(
-        transactional_id=asked.transactional_id,
-        producer_id=asked.producer_id,
-        epoch=asked.producer_epoch,
-        partitions=asked.partitions,
-        verify_only=not asked.add,
-        client_version=EPOCH_A_TRANSACTION if asked.add else 0,
+        transactional_id=transaction_partitions.transactional_id,
+        producer_id=transaction_partitions.producer_id,
+        epoch=transaction_partitions.producer_epoch,
+        partitions=transaction_partitions.partitions,
+        verify_only=not transaction_partitions.add,
+        client_version=EPOCH_A_TRANSACTION if transaction_partitions.add else 0,
     )
-    return coordinator.submit(asked.transactional_id, command, None)
+    return coordinator.submit(transaction_partitions.transactional_id, command, None)
 
 
 def _ask(
-    around: TransactionSurroundings, node_id: int, asked: PartitionsOfTransaction
+    around: TransactionSurroundings, node_id: int, transaction_partitions: PartitionsOfTransaction
 ) -> Completion[Outcomes]:
     topics: dict[str, AddPartitionsToTxnTopic] = {}
-    for topic, index in sorted(asked.partitions):
+    for topic, index in sorted(transaction_partitions.partitions):
         topics.setdefault(topic, AddPartitionsToTxnTopic(name=topic)).partitions.append(index)
     request = AddPartitionsToTxnRequest(
         transactions=[
             AddPartitionsToTxnTransaction(
-                transactional_id=asked.transactional_id,
-                producer_id=asked.producer_id,
-                producer_epoch=asked.producer_epoch,
-                verify_only=not asked.add,
+                transactional_id=transaction_partitions.transactional_id,
+                producer_id=transaction_partitions.producer_id,
+                producer_epoch=transaction_partitions.producer_epoch,
+                verify_only=not transaction_partitions.add,
                 topics=list(topics.values()),
             )
         ]

@@ -22,13 +22,13 @@ class ProducerIdNeeded(Exception):  # noqa: N818 - a turn of the decision, not a
     """The transition needs a fresh producer id, and the command brings none."""
 
 
-def _fenced(found: object, known: object) -> BrokerError:
-    return BrokerError(ErrorCode.PRODUCER_FENCED, f"the producer has {found}, and {known} is known here")
+def _fenced(actual: object, known: object) -> BrokerError:
+    return BrokerError(ErrorCode.PRODUCER_FENCED, f"the producer has {actual}, and {known} is known here")
 
 
-def _invalid(current: Transaction, asked: str) -> BrokerError:
+def _invalid(current: Transaction, action: str) -> BrokerError:
     return BrokerError(
-        ErrorCode.INVALID_TXN_STATE, f"a transaction in state {current.state.text} can't {asked}"
+        ErrorCode.INVALID_TXN_STATE, f"a transaction in state {current.state.text} can't {action}"
     )
 
 
@@ -38,7 +38,7 @@ def _concurrent(current: Transaction) -> BrokerError:
     )
 
 
-def initialized(current: Transaction | None, asked: InitProducer, now_ms: int) -> Transaction:
+def initialized(current: Transaction | None, command: InitProducer, now_ms: int) -> Transaction:
     """Returns the transaction after InitProducerId of a producer whose last transaction has ended, or of a new one.
 
     A producer that says which epoch it has (KIP-360) gets the next one if that is the last one given. It gets the
@@ -48,30 +48,30 @@ def initialized(current: Transaction | None, asked: InitProducer, now_ms: int) -
     :raises ProducerIdNeeded: the transactional id is new, or the epochs of its producer id are exhausted
     """
     if current is None:
-        if asked.fresh_id == NO_PRODUCER_ID:
+        if command.fresh_id == NO_PRODUCER_ID:
             raise ProducerIdNeeded
         return Transaction(
-            producer_id=asked.fresh_id,
-            previous_producer_id=asked.fresh_id,
+            producer_id=command.fresh_id,
+            previous_producer_id=command.fresh_id,
             epoch=0,
-            timeout_ms=asked.timeout_ms,
+            timeout_ms=command.timeout_ms,
             state=State.EMPTY,
             updated_ms=now_ms,
         )
     check_settled(current)
-    check_expected(current, asked.expected)
-    expected = None if asked.expected is None else asked.expected[1]
-    renewed = {"timeout_ms": asked.timeout_ms, "partitions": frozenset(), "started_ms": NO_TIME}
+    check_expected(current, command.expected)
+    expected = None if command.expected is None else command.expected[1]
+    renewed = {"timeout_ms": command.timeout_ms, "partitions": frozenset(), "started_ms": NO_TIME}
     if expected is not None and expected != current.epoch:
         if expected != current.last_epoch:
             raise _fenced(f"epoch {expected}", f"epoch {current.epoch}")
         return current.to(State.EMPTY, now_ms, **renewed)
     last_epoch = NO_EPOCH if expected is None else current.epoch
     if current.exhausted:
-        if asked.fresh_id == NO_PRODUCER_ID:
+        if command.fresh_id == NO_PRODUCER_ID:
             raise ProducerIdNeeded
         return current.to(
-            State.EMPTY, now_ms, producer_id=asked.fresh_id, epoch=0, last_epoch=last_epoch, **renewed
+            State.EMPTY, now_ms, producer_id=command.fresh_id, epoch=0, last_epoch=last_epoch, **renewed
         )
     return current.to(State.EMPTY, now_ms, epoch=current.epoch + 1, last_epoch=last_epoch, **renewed)
 
@@ -128,31 +128,31 @@ def check_producer(current: Transaction | None, producer_id: int, epoch: int) ->
     return current
 
 
-def extended(current: Transaction | None, asked: AddPartitions, now_ms: int) -> Transaction | None:
+def extended(current: Transaction | None, command: AddPartitions, now_ms: int) -> Transaction | None:
     """Returns the transaction with more partitions; ``None`` if it has them already.
 
     :raises BrokerError: INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED, CONCURRENT_TRANSACTIONS
     """
     if current is not None:
         check_settled(current)
-    current = check_producer(current, asked.producer_id, asked.epoch)
-    if current.state is State.ONGOING and asked.partitions <= current.partitions:
+    current = check_producer(current, command.producer_id, command.epoch)
+    if current.state is State.ONGOING and command.partitions <= current.partitions:
         return None
     return current.to(
         State.ONGOING,
         now_ms,
-        partitions=current.partitions | asked.partitions,
+        partitions=current.partitions | command.partitions,
         started_ms=current.started_ms if current.state is State.ONGOING else now_ms,
-        client_version=asked.client_version,
+        client_version=command.client_version,
     )
 
 
-def verified(current: Transaction | None, asked: AddPartitions) -> Transaction:
+def verified(current: Transaction | None, command: AddPartitions) -> Transaction:
     """Returns the transaction of a producer that asks which partitions are in it.
 
     :raises BrokerError: as :func:`extended`
     """
-    current = check_producer(current, asked.producer_id, asked.epoch)
+    current = check_producer(current, command.producer_id, command.epoch)
     check_settled(current)
     return current
 
@@ -186,75 +186,75 @@ def fenced(current: Transaction, now_ms: int, version: int, fresh_id: int = NO_P
     )
 
 
-def ended(current: Transaction | None, asked: EndTransaction, now_ms: int) -> Transaction | None:
+def ended(current: Transaction | None, command: EndTransaction, now_ms: int) -> Transaction | None:
     """Returns the transaction after EndTxn; ``None`` if it has ended so already, and the request is a repeated one.
 
     :raises BrokerError: INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED, CONCURRENT_TRANSACTIONS, INVALID_TXN_STATE
     :raises ProducerIdNeeded: each transaction has its own epoch, and this producer id has none left
     """
-    if asked.client_version >= EPOCH_A_TRANSACTION:
-        return _ended_v2(current, asked, now_ms)
-    current = check_producer(current, asked.producer_id, asked.epoch)
+    if command.client_version >= EPOCH_A_TRANSACTION:
+        return _ended_v2(current, command, now_ms)
+    current = check_producer(current, command.producer_id, command.epoch)
     check_settled(current)
     if current.state is State.ONGOING:
-        state = State.PREPARE_COMMIT if asked.commit else State.PREPARE_ABORT
+        state = State.PREPARE_COMMIT if command.commit else State.PREPARE_ABORT
         return current.to(state, now_ms, next_producer_id=NO_PRODUCER_ID, client_version=0)
-    _check_ended_before(current, asked)
+    _check_ended_before(current, command)
     return None
 
 
-def _check_ended_before(current: Transaction, asked: EndTransaction) -> None:
+def _check_ended_before(current: Transaction, command: EndTransaction) -> None:
     """Check that the decision of a transaction that has ended is the one that is asked for.
 
     :raises BrokerError: INVALID_TXN_STATE
     """
-    if current.state is not (State.COMPLETE_COMMIT if asked.commit else State.COMPLETE_ABORT):
-        raise _invalid(current, "be committed" if asked.commit else "be aborted")
+    if current.state is not (State.COMPLETE_COMMIT if command.commit else State.COMPLETE_ABORT):
+        raise _invalid(current, "be committed" if command.commit else "be aborted")
 
 
-def _ended_v2(current: Transaction | None, asked: EndTransaction, now_ms: int) -> Transaction | None:
+def _ended_v2(current: Transaction | None, command: EndTransaction, now_ms: int) -> Transaction | None:
     if current is None:
         raise BrokerError(ErrorCode.INVALID_PRODUCER_ID_MAPPING, "the transactional id is unknown")
     check_settled(current)
     rotated = (
-        current.previous_producer_id == asked.producer_id
-        and asked.epoch == EPOCHS_EXHAUSTED_FROM
+        current.previous_producer_id == command.producer_id
+        and command.epoch == EPOCHS_EXHAUSTED_FROM
         and current.epoch == 0
     )
-    if current.producer_id != asked.producer_id and not rotated:
+    if current.producer_id != command.producer_id and not rotated:
         raise BrokerError(
             ErrorCode.INVALID_PRODUCER_ID_MAPPING,
-            f"the request has producer id {asked.producer_id}, the transactional id {current.producer_id}",
+            f"the request has producer id {command.producer_id}, the transactional id {current.producer_id}",
         )
     ended_before = current.state in (State.COMPLETE_COMMIT, State.COMPLETE_ABORT)
-    repeated = ended_before and (rotated or _bumped(current, asked))
-    if not repeated and asked.epoch != current.epoch:
-        raise _fenced(f"epoch {asked.epoch}", f"epoch {current.epoch}")
+    repeated = ended_before and (rotated or _bumped(current, command))
+    if not repeated and command.epoch != current.epoch:
+        raise _fenced(f"epoch {command.epoch}", f"epoch {current.epoch}")
     if repeated:
-        _check_ended_before(current, asked)
+        _check_ended_before(current, command)
         return None
-    if current.state is not State.ONGOING and asked.commit:
+    if current.state is not State.ONGOING and command.commit:
         raise _invalid(current, "be committed")
-    next_id = asked.fresh_id if current.exhausted else NO_PRODUCER_ID
+    next_id = command.fresh_id if current.exhausted else NO_PRODUCER_ID
     if current.exhausted and next_id == NO_PRODUCER_ID:
         raise ProducerIdNeeded
-    if current.epoch == EPOCH_MAX and asked.commit:
+    if current.epoch == EPOCH_MAX and command.commit:
         raise _invalid(current, "be committed: its epochs are exhausted")
     return current.to(
-        State.PREPARE_COMMIT if asked.commit else State.PREPARE_ABORT,
+        State.PREPARE_COMMIT if command.commit else State.PREPARE_ABORT,
         now_ms,
         epoch=min(current.epoch + 1, EPOCH_MAX),
         last_epoch=current.epoch,
         next_producer_id=next_id,
         started_ms=current.started_ms if current.state is State.ONGOING else now_ms,
-        client_version=asked.client_version,
+        client_version=command.client_version,
     )
 
 
-def _bumped(current: Transaction, asked: EndTransaction) -> bool:
+def _bumped(current: Transaction, command: EndTransaction) -> bool:
     """Whether the end of the producer's transaction gave the present epoch. The last epoch is only for fences: it is
     told to no producer, because a marker could not end a transaction in it."""
-    return asked.epoch + 1 == current.epoch < EPOCH_MAX
+    return command.epoch + 1 == current.epoch < EPOCH_MAX
 
 
 def completed(current: Transaction, now_ms: int) -> Transaction:

@@ -196,25 +196,25 @@ class TransactionShard:
     def _record(self, transactional_id: str, after: Transaction | None) -> CoordinatorRecord:
         return record(transactional_id, after, self._version())
 
-    def _init(self, asked: InitProducer, now_ms: int) -> Decision:
-        if not 0 < asked.timeout_ms <= self._limits.timeout_ms_max:
+    def _init(self, command: InitProducer, now_ms: int) -> Decision:
+        if not 0 < command.timeout_ms <= self._limits.timeout_ms_max:
             raise BrokerError(
                 ErrorCode.INVALID_TRANSACTION_TIMEOUT,
-                f"the timeout is {asked.timeout_ms} ms; allowed: 1 to {self._limits.timeout_ms_max} "
+                f"the timeout is {command.timeout_ms} ms; allowed: 1 to {self._limits.timeout_ms_max} "
                 "(transaction.max.timeout.ms)",
             )
-        current = self._transactions.get(asked.transactional_id)
+        current = self._transactions.get(command.transactional_id)
         if current is not None and current.state is State.ONGOING:
-            rules.check_not_fenced(current, asked.expected)
-            decision = self._fence(asked.transactional_id, current, now_ms, asked.fresh_id)
+            rules.check_not_fenced(current, command.expected)
+            decision = self._fence(command.transactional_id, current, now_ms, command.fresh_id)
             # The client asks again until the abort is complete, and then gets the next epoch.
             decision.reply = InitProducerIdResponse(
                 error_code=ErrorCode.CONCURRENT_TRANSACTIONS, producer_id=-1, producer_epoch=-1
             )
             return decision
-        after = rules.initialized(current, asked, now_ms)
+        after = rules.initialized(current, command, now_ms)
         return Decision(
-            records=[self._record(asked.transactional_id, after)],
+            records=[self._record(command.transactional_id, after)],
             reply=InitProducerIdResponse(producer_id=after.producer_id, producer_epoch=after.epoch),
         )
 
@@ -226,43 +226,43 @@ class TransactionShard:
             records=[self._record(transactional_id, after)], after_commit=[_markers(transactional_id, after)]
         )
 
-    def _add(self, asked: AddPartitions, now_ms: int) -> Decision:
-        current = self._transactions.get(asked.transactional_id)
-        if asked.verify_only:
-            partitions = rules.verified(current, asked).partitions
-            outcomes = dict.fromkeys(asked.partitions, ErrorCode.NONE)
-            outcomes.update(dict.fromkeys(asked.partitions - partitions, ErrorCode.TRANSACTION_ABORTABLE))
+    def _add(self, command: AddPartitions, now_ms: int) -> Decision:
+        current = self._transactions.get(command.transactional_id)
+        if command.verify_only:
+            partitions = rules.verified(current, command).partitions
+            outcomes = dict.fromkeys(command.partitions, ErrorCode.NONE)
+            outcomes.update(dict.fromkeys(command.partitions - partitions, ErrorCode.TRANSACTION_ABORTABLE))
             return Decision(reply=outcomes)
-        after = rules.extended(current, asked, now_ms)
-        added = dict.fromkeys(asked.partitions, ErrorCode.NONE)
+        after = rules.extended(current, command, now_ms)
+        added = dict.fromkeys(command.partitions, ErrorCode.NONE)
         if after is None:
             return Decision(reply=added)
-        return Decision(records=[self._record(asked.transactional_id, after)], reply=added)
+        return Decision(records=[self._record(command.transactional_id, after)], reply=added)
 
-    def _end(self, asked: EndTransaction, now_ms: int) -> Decision:
-        current = self._transactions.get(asked.transactional_id)
-        after = rules.ended(current, asked, now_ms)
-        own_epoch = asked.client_version >= EPOCH_A_TRANSACTION
+    def _end(self, command: EndTransaction, now_ms: int) -> Decision:
+        current = self._transactions.get(command.transactional_id)
+        after = rules.ended(current, command, now_ms)
+        own_epoch = command.client_version >= EPOCH_A_TRANSACTION
         if after is None:
             assert current is not None
             return Decision(reply=_end_response(current, own_epoch))
         return Decision(
-            records=[self._record(asked.transactional_id, after)],
-            after_commit=[_markers(asked.transactional_id, after)],
+            records=[self._record(command.transactional_id, after)],
+            after_commit=[_markers(command.transactional_id, after)],
             reply=_end_response(after, own_epoch),
         )
 
-    def _complete(self, asked: MarkersWritten, now_ms: int) -> Decision:
+    def _complete(self, command: MarkersWritten, now_ms: int) -> Decision:
         """Complete a transaction. A second report changes nothing, and neither does one of an earlier transaction."""
-        current = self._transactions.get(asked.transactional_id)
+        current = self._transactions.get(command.transactional_id)
         known = current is not None and (current.producer_id, current.epoch) == (
-            asked.producer_id,
-            asked.epoch,
+            command.producer_id,
+            command.epoch,
         )
         if current is None or not known or current.state not in ENDING:
             return Decision(reply=True)
         after = rules.completed(current, now_ms)
-        return Decision(records=[self._record(asked.transactional_id, after)], reply=True)
+        return Decision(records=[self._record(command.transactional_id, after)], reply=True)
 
     def _described(self, transactional_id: str) -> Transaction:
         transaction = self._transactions.get(transactional_id)
@@ -270,23 +270,23 @@ class TransactionShard:
             raise BrokerError(ErrorCode.TRANSACTIONAL_ID_NOT_FOUND)
         return transaction
 
-    def _listed(self, asked: ListSome, now_ms: int) -> list[tuple[str, Transaction]]:
-        since_ms = now_ms - asked.open_longer_than_ms if asked.open_longer_than_ms >= 0 else None
+    def _listed(self, command: ListSome, now_ms: int) -> list[tuple[str, Transaction]]:
+        since_ms = now_ms - command.open_longer_than_ms if command.open_longer_than_ms >= 0 else None
         known = self._transactions
         return [
             (transactional_id, transaction)
-            for transactional_id in asked.transactional_ids
+            for transactional_id in command.transactional_ids
             if (transaction := known.get(transactional_id)) is not None
-            and (asked.states is None or transaction.state in asked.states)
-            and (not asked.producer_ids or transaction.producer_id in asked.producer_ids)
+            and (command.states is None or transaction.state in command.states)
+            and (not command.producer_ids or transaction.producer_id in command.producer_ids)
             and (since_ms is None or transaction.started_ms < since_ms)
         ]
 
-    def _abort_timed_out(self, asked: AbortTimedOut, now_ms: int) -> Decision:
-        ids = tuple(self._open) if asked.left is None else asked.left
+    def _abort_timed_out(self, command: AbortTimedOut, now_ms: int) -> Decision:
+        ids = tuple(self._open) if command.left is None else command.left
         records: list[CoordinatorRecord] = []
         effects: list[WriteMarkers | FetchProducerId] = []
-        room = ABORTS_A_TURN if asked.at_most is None else asked.at_most
+        room = ABORTS_A_TURN if command.at_most is None else command.at_most
         tried: list[str] = []
         partitions = looked = 0
         for transactional_id in ids[:LOOKS_A_TURN]:
@@ -319,29 +319,29 @@ class TransactionShard:
             if_too_large=AbortsTooLarge(tuple(tried), left),
         )
 
-    def _abort_by_halves(self, asked: AbortsTooLarge) -> Decision:
-        ids, left = asked.transactional_ids, asked.left
+    def _abort_by_halves(self, command: AbortsTooLarge) -> Decision:
+        ids, left = command.transactional_ids, command.left
         if len(ids) > 1:
             return Decision(timers=[self._abort_timer(ids + (left or ()), len(ids) // 2)])
         current = self._transactions[ids[0]]
         tell = TellCannotAbort(transactional_id=ids[0], partitions=len(current.partitions))
         return Decision(after_commit=[tell], timers=[] if left is None else [self._abort_timer(left)])
 
-    def _abort_exhausted(self, asked: AbortExhausted, now_ms: int) -> Decision:
-        current = self._transactions.get(asked.transactional_id)
+    def _abort_exhausted(self, command: AbortExhausted, now_ms: int) -> Decision:
+        current = self._transactions.get(command.transactional_id)
         if (
             current is None
-            or (current.producer_id, current.epoch) != (asked.producer_id, asked.epoch)
+            or (current.producer_id, current.epoch) != (command.producer_id, command.epoch)
             or not rules.timed_out(current, now_ms)
         ):
             return Decision(reply=True)
-        decision = self._fence(asked.transactional_id, current, now_ms, asked.fresh_id)
+        decision = self._fence(command.transactional_id, current, now_ms, command.fresh_id)
         decision.reply = True
-        decision.if_too_large = AbortsTooLarge((asked.transactional_id,), None)
+        decision.if_too_large = AbortsTooLarge((command.transactional_id,), None)
         return decision
 
-    def _forget_expired(self, asked: ForgetExpired, now_ms: int) -> Decision:
-        ids = tuple(self._transactions) if asked.left is None else asked.left
+    def _forget_expired(self, command: ForgetExpired, now_ms: int) -> Decision:
+        ids = tuple(self._transactions) if command.left is None else command.left
         records: list[CoordinatorRecord] = []
         looked = 0
         for transactional_id in ids[:LOOKS_A_TURN]:

@@ -75,7 +75,7 @@ class Trace:
 def text(request: SessionRequest | None) -> str:
     if request is None:
         return "none"
-    positions = " ".join(f"{index}@{at.offset}/{at.leader_epoch}" for (_, index), at in request.asked)
+    positions = " ".join(f"{index}@{at.offset}/{at.leader_epoch}" for (_, index), at in request.positions)
     gone = " ".join(f"-{index}" for _, index in request.forgotten)
     return " ".join(f"{request.session_id}:{request.session_epoch} {positions} {gone}".split())
 
@@ -135,7 +135,7 @@ def test_an_idle_fetcher_of_many_partitions_asks_nothing() -> None:
         rules.add(key(index), position(0))
     first = rules.next_request()
     assert first is not None
-    assert len(first.asked) == 10_000
+    assert len(first.positions) == 10_000
     rules.answered(9)
     rules.busy(key(7))
     rules.moved(key(7), position(1))
@@ -200,7 +200,9 @@ def fetch(rules: FetcherRules, leader: FetchSessions, wanted: dict[Key, Position
     if lost == "lost on the way":
         rules.failed()
         return
-    fetch_partitions = [FetchPartition(*place, at.offset, 1, at.leader_epoch) for place, at in request.asked]
+    fetch_partitions = [
+        FetchPartition(*place, at.offset, 1, at.leader_epoch) for place, at in request.positions
+    ]
     try:
         plan = leader.begin(
             request.session_id,

@@ -201,7 +201,7 @@ class NullServer:
         else:
             client.parked = number
 
-    def _prepared(self, asked: FetchRequest) -> bytes:
+    def _prepared(self, fetch_request: FetchRequest) -> bytes:
         """Return a full answer to this Fetch, except for its correlation id."""
         records = [Record(value=bytes(self._record_bytes))] * max(1, BATCH_BYTES // self._record_bytes)
         batch = bytes(build_batch(records))
@@ -211,7 +211,7 @@ class NullServer:
                 high_watermark=END,
                 records=batch * max(1, each.partition_max_bytes // len(batch)),
             )
-            for each in asked.topics[0].partitions
+            for each in fetch_request.topics[0].partitions
         ]
         answer = FetchResponse(responses=[FetchableTopicResponse(topic=self._topic, partitions=partitions)])
         return encode(answer, 11)

@@ -98,18 +98,18 @@ class ClassicMember(Member):
         owned = [(topic, index) for index in self.group.ownership.owned(self.index)]
         return request(self._membership.join([topic], owned), JOIN_VERSION)
 
-    def _joined(self, found: JoinGroupResponse, now_ns: int) -> bytes | None:
-        if found.error_code == ErrorCode.MEMBER_ID_REQUIRED:
-            self._membership.member_id = found.member_id
+    def _joined(self, response: JoinGroupResponse, now_ns: int) -> bytes | None:
+        if response.error_code == ErrorCode.MEMBER_ID_REQUIRED:
+            self._membership.member_id = response.member_id
             return self._join(now_ns)
-        if found.error_code:
-            return self._failed(found.error_code, now_ns)
+        if response.error_code:
+            return self._failed(response.error_code, now_ns)
         group = self.group
-        self._membership.member_id, group.leader = found.member_id, found.leader
-        self._membership.generation = self.epoch = found.generation_id
+        self._membership.member_id, group.leader = response.member_id, response.leader
+        self._membership.generation = self.epoch = response.generation_id
         group.told_ns = self.heard_ns = now_ns
         if self.is_leader:
-            self.slow, self._others = True, found.members
+            self.slow, self._others = True, response.members
             return None
         return self._sync({})
 
@@ -127,12 +127,12 @@ class ClassicMember(Member):
         topic = self.group.topic
         return {member_id: [(topic, index) for index in mine] for member_id, mine in given.items()}
 
-    def _synced(self, found: SyncGroupResponse, now_ns: int) -> bytes | None:
-        if found.error_code:
-            return self._failed(found.error_code, now_ns)
+    def _synced(self, response: SyncGroupResponse, now_ns: int) -> bytes | None:
+        if response.error_code:
+            return self._failed(response.error_code, now_ns)
         group = self.group
         revoked = group.ownership.change(
-            now_ns, self.index, [index for _, index in partitions_of(found.assignment)]
+            now_ns, self.index, [index for _, index in partitions_of(response.assignment)]
         )
         group.told_ns = now_ns
         if revoked:

@@ -86,14 +86,14 @@ class ConsumerMember(Member):
         """Return the last heartbeat: epoch -1."""
         return self._heartbeat(LEAVE_EPOCH)
 
-    def _told(self, found: ConsumerGroupHeartbeatResponse, frame: bytes, now_ns: int) -> None:
-        self._interval_ns = found.heartbeat_interval_ms * 1_000_000
+    def _told(self, response: ConsumerGroupHeartbeatResponse, frame: bytes, now_ns: int) -> None:
+        self._interval_ns = response.heartbeat_interval_ms * 1_000_000
         self.idle = True
-        if found.member_epoch != self.epoch or not self._beat:
-            self.epoch = found.member_epoch
+        if response.member_epoch != self.epoch or not self._beat:
+            self.epoch = response.member_epoch
             self.group.told_ns = now_ns
             self._beat = self._heartbeat(self.epoch)
-        self._quiet = frame if found.assignment is None else b""
+        self._quiet = frame if response.assignment is None else b""
 
     def _acknowledge(self, owned: Sequence[int], now_ns: int) -> bytes:
         """Report the owned partitions at once; the next heartbeat is due an interval after this one."""

@@ -180,9 +180,13 @@ def _bounded(committed: Mapping[Place, CommittedOffset | int], bound: int) -> _A
     return _Asked(offsets, len(committed))
 
 
-def _lag(asked: _Asked, ends: Mapping[Place, int]) -> GroupLag:
-    known = {place: max(0, ends[place] - offset) for place, offset in asked.offsets.items() if place in ends}
-    return GroupLag(known, asked.total - len(known))
+def _lag(group_offsets: _Asked, ends: Mapping[Place, int]) -> GroupLag:
+    known = {
+        place: max(0, ends[place] - offset)
+        for place, offset in group_offsets.offsets.items()
+        if place in ends
+    }
+    return GroupLag(known, group_offsets.total - len(known))
 
 
 def _latest(places: Iterable[Place]) -> ListOffsetsRequest:

@@ -100,20 +100,20 @@ class Reader:
         quota = partition.throttles.of_leader(partition.partition, partition.config)
         return quota is not None and quota.is_exceeded(self.ports.runtime.monotonic_ms())
 
-    def find(self, asked: FetchPartition) -> Partition:
+    def find(self, fetch_partition: FetchPartition) -> Partition:
         """Returns the partition, if this node leads it, or follows and this reader reads from followers, too.
 
         :raises BrokerError: the code for the partition's ``errorCode``: UNKNOWN_TOPIC_ID, INCONSISTENT_TOPIC_ID,
             TOPIC_AUTHORIZATION_FAILED, and those of ``PartitionManager.leading``
         """
-        ports, topic = self.ports, asked.topic
+        ports, topic = self.ports, fetch_partition.topic
         hosted = ports.hosted
-        if asked.found_in == hosted.generation:
-            partition: Partition = asked.found
+        if fetch_partition.found_in == hosted.generation:
+            partition: Partition = fetch_partition.found
             if not self.follower and not self.context.authorize("Read", "Topic", partition.partition.topic):
                 raise BrokerError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
             return partition
-        asked.found, asked.found_in = None, -1
+        fetch_partition.found, fetch_partition.found_in = None, -1
         if isinstance(topic, bytes):
             image = ports.cluster.image.topic_by_id(topic)
             if image is None:
@@ -123,14 +123,14 @@ class Reader:
             name = topic
         if not self.follower and not self.context.authorize("Read", "Topic", name):
             raise BrokerError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
-        followed = None if self.leader_only else hosted.find(name, asked.partition)
+        followed = None if self.leader_only else hosted.find(name, fetch_partition.partition)
         if followed is not None and followed.following is not None:
             partition = followed
         else:
-            partition = hosted.leading(name, asked.partition)
+            partition = hosted.leading(name, fetch_partition.partition)
         if isinstance(topic, bytes) and partition.topic_id != topic:
             raise BrokerError(ErrorCode.INCONSISTENT_TOPIC_ID)
-        asked.found, asked.found_in = partition, hosted.generation
+        fetch_partition.found, fetch_partition.found_in = partition, hosted.generation
         return partition
 
 
@@ -171,8 +171,8 @@ class PartitionRead:
     total_before: int
     """``WrittenBytes`` at the end of those bytes, or less."""
 
-    def __init__(self, asked: FetchPartition) -> None:
-        self.asked = asked
+    def __init__(self, fetch_partition: FetchPartition) -> None:
+        self.asked = fetch_partition
         self.age = FRESH
         self.parked: ParkedFetch | None = None
         self.partition: Partition | None = None
@@ -399,13 +399,13 @@ class FetchAttempt:
             for fetch_partition in plan.partitions:
                 self.add(reader, fetch_partition)
 
-    def add(self, reader: Reader, asked: FetchPartition) -> None:
+    def add(self, reader: Reader, fetch_partition: FetchPartition) -> None:
         """Read the next partition, within the bytes that the partitions before it left over.
 
         Only the first batch of an answer may exceed the limits (KIP-74). A cold read counts with the most that it may
         bring, because its size is not known yet. A defect costs the whole request: what was read before is given back.
         """
-        read = PartitionRead(asked)
+        read = PartitionRead(fetch_partition)
         self.reads.append(read)
         try:
             read.run(reader, self._left, minimum_one_batch=not self.size_bytes)
@@ -427,21 +427,21 @@ class FetchAttempt:
             self.release()
             raise
 
-    def _count(self, one: PartitionRead) -> None:
+    def _count(self, partition_read: PartitionRead) -> None:
         size = bytes_counted = 0
-        if one.read is not None:
-            size = bytes_counted = one.read.size_bytes
+        if partition_read.read is not None:
+            size = bytes_counted = partition_read.read.size_bytes
             if not size and self.size_bytes:
-                bytes_counted = min(self._left, one.asked.partition_bytes_max)
-        elif one.cold is not None:
+                bytes_counted = min(self._left, partition_read.asked.partition_bytes_max)
+        elif partition_read.cold is not None:
             self.waits_for_cold = True
             # At least one byte, whatever the limits are: the first read brings a batch, so later ones needn't.
-            size = bytes_counted = max(min(self._left, one.asked.partition_bytes_max), 1)
-        one.bytes_counted = bytes_counted
+            size = bytes_counted = max(min(self._left, partition_read.asked.partition_bytes_max), 1)
+        partition_read.bytes_counted = bytes_counted
         self.found_bytes += bytes_counted
         self.size_bytes += size
         self._left -= size
-        if one.error or one.diverging is not None or one.preferred >= 0:
+        if partition_read.error or partition_read.diverging is not None or partition_read.preferred >= 0:
             self.decided = True
 
     def enough(self, reader: Reader) -> bool:
@@ -522,37 +522,37 @@ class ParkedFetch(Completion[FetchResponse]):
             self._count()
         reader.context.when_gone(self.gone)
 
-    def moved(self, one: PartitionRead) -> None:
+    def moved(self, partition_read: PartitionRead) -> None:
         """Count a partition's new bytes, and answer if there may be enough of them."""
-        reader, partition = self._reader, one.partition
+        reader, partition = self._reader, partition_read.partition
         assert partition is not None, "it is watched"
         if reader.follower and reader.is_throttled(partition):
             return  # a read would give nothing, for each append anew
         if reader.bytes_min > 1:
             end = reader.end_of(partition)
-            if end <= one.asked.fetch_offset:
+            if end <= partition_read.asked.fetch_offset:
                 return
-            grown = _counted(partition).at_most(end) - one.total_before
-            self._bytes_at_most += one.bytes_counted + grown - one.bytes_at_most
-            one.bytes_at_most = one.bytes_counted + grown
+            grown = _counted(partition).at_most(end) - partition_read.total_before
+            self._bytes_at_most += partition_read.bytes_counted + grown - partition_read.bytes_at_most
+            partition_read.bytes_at_most = partition_read.bytes_counted + grown
             if self._bytes_at_most < reader.bytes_min:
                 return
         self._try()
 
-    def changed(self, one: PartitionRead) -> None:
+    def changed(self, partition_read: PartitionRead) -> None:
         """Answer if the partition has an error now, or diverges. It may have become another one of the same name."""
-        before = one.partition
-        one.run_again(self._reader, 0, minimum_one_batch=False)
-        one.age = CHANGED  # nothing was read, so the answer must look again
-        if one.error or one.diverging is not None:
+        before = partition_read.partition
+        partition_read.run_again(self._reader, 0, minimum_one_batch=False)
+        partition_read.age = CHANGED  # nothing was read, so the answer must look again
+        if partition_read.error or partition_read.diverging is not None:
             self._try()
             return
-        partition = one.partition
+        partition = partition_read.partition
         if partition is not before and partition is not None and before is not None:
-            before.watchers.remove(one, self._reader.follower)
-            partition.watchers.add(one, self._reader.follower)
-            one.total_before = _counted(partition).at_least(partition.log.log_start_offset)
-        self.moved(one)
+            before.watchers.remove(partition_read, self._reader.follower)
+            partition.watchers.add(partition_read, self._reader.follower)
+            partition_read.total_before = _counted(partition).at_least(partition.log.log_start_offset)
+        self.moved(partition_read)
 
     def expire(self) -> None:
         """As ``Expires.expire``: answer with the bytes that are there, without an error."""

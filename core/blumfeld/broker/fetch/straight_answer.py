@@ -37,7 +37,7 @@ class StraightAnswer(FetchResponse):
     The codec asks :meth:`own_encoder` for the function that writes it.
     """
 
-    one: Any = None
+    partition_read: Any = None
     """The :class:`PartitionRead`."""
     for_aborted: bool = False
     """Whether the reader is read_committed: it gets an empty list of aborted transactions, others get null."""
@@ -48,21 +48,26 @@ class StraightAnswer(FetchResponse):
         return _with_id if version >= _TOPIC_ID_FROM else _with_name
 
 
-def straight(one: PartitionRead, read_committed: bool) -> StraightAnswer | None:
+def straight(partition_read: PartitionRead, read_committed: bool) -> StraightAnswer | None:
     """Returns the answer of one partition's read, or ``None`` if only the general way can write it."""
-    if one.error or one.diverging is not None or one.preferred >= 0 or one.partition is None:
+    if (
+        partition_read.error
+        or partition_read.diverging is not None
+        or partition_read.preferred >= 0
+        or partition_read.partition is None
+    ):
         return None
-    if read_committed and one.read is not None and one.aborted_found:
+    if read_committed and partition_read.read is not None and partition_read.aborted_found:
         return None
-    return StraightAnswer(one=one, for_aborted=read_committed)
+    return StraightAnswer(partition_read=partition_read, for_aborted=read_committed)
 
 
 def _with_id(answer: StraightAnswer, out: list[bytes], parts: list[Part]) -> None:
-    _write(answer, answer.one.asked.topic, out, parts)
+    _write(answer, answer.partition_read.asked.topic, out, parts)
 
 
 def _with_name(answer: StraightAnswer, out: list[bytes], parts: list[Part]) -> None:
-    name = answer.one.asked.topic.encode()
+    name = answer.partition_read.asked.topic.encode()
     _write(answer, _uvarint(len(name) + 1) + name, out, parts)
 
 
@@ -73,7 +78,7 @@ def _uvarint(value: int) -> bytes:
 
 
 def _write(answer: StraightAnswer, topic: bytes, out: list[bytes], parts: list[Part]) -> None:
-    partition_read: PartitionRead = answer.one
+    partition_read: PartitionRead = answer.partition_read
     append = out.append
     append(_HEAD.pack(answer.throttle_time_ms, answer.error_code, answer.session_id, _ONE))
     append(topic)

@@ -319,12 +319,12 @@ class Target:
 
     __slots__ = ("acks", "one", "partition", "response", "waiter")
 
-    def __init__(self, one: OneBatch, partition: Partition, version: int) -> None:
-        self.one = one
-        self.acks = one.acks
+    def __init__(self, one_batch: OneBatch, partition: Partition, version: int) -> None:
+        self.one = one_batch
+        self.acks = one_batch.acks
         self.partition = partition
-        self.response = one.response if version >= 5 else one.response_v3
-        self.waiter = OneCommitted if one.acks == ACKS_ALL else OneWritten
+        self.response = one_batch.response if version >= 5 else one_batch.response_v3
+        self.waiter = OneCommitted if one_batch.acks == ACKS_ALL else OneWritten
 
 
 class OneWritten:

@@ -214,12 +214,15 @@ class _Question(Completion[Outcomes]):
     __slots__ = ("_asked", "_pauses_ms", "_runtime", "_transactions")
 
     def __init__(
-        self, transactions: TransactionCoordinator, runtime: Runtime, asked: PartitionsOfTransaction
+        self,
+        transactions: TransactionCoordinator,
+        runtime: Runtime,
+        transaction_partitions: PartitionsOfTransaction,
     ) -> None:
         super().__init__()
         self._transactions = transactions
         self._runtime = runtime
-        self._asked = asked
+        self._asked = transaction_partitions
         self._pauses_ms = iter(ADD_RETRY_PAUSES_MS)
 
     def put(self) -> None:

@@ -714,9 +714,9 @@ class Following:
         self._partition.fail(error)
         return BrokerError(ErrorCode.KAFKA_STORAGE_ERROR)
 
-    def _place(self, found: Sequence[RecordBatch]) -> None:
+    def _place(self, batches: Sequence[RecordBatch]) -> None:
         log, state, written_bytes = self.log, self._state, self._partition.watchers.written_bytes
-        for batch in found:
+        for batch in batches:
             log.place_as_is(batch)
             if batch.partition_leader_epoch > state.epochs.latest_epoch:
                 state.epoch_started(batch.partition_leader_epoch, batch.base_offset)

@@ -114,26 +114,26 @@ def _of_replicas(hosted: PartitionManager, cluster: ClusterView, node_id: int) -
     ]
 
 
-def _is_under_replicated(one: Partition) -> bool:
-    image = one.image
-    return one.leader is not None and image is not None and len(image.isr) < len(image.replicas)
+def _is_under_replicated(partition: Partition) -> bool:
+    image = partition.image
+    return partition.leader is not None and image is not None and len(image.isr) < len(image.replicas)
 
 
-def _is_preferred_elsewhere(one: Partition, node_id: int) -> bool:
-    image = one.image
-    return one.leader is None and image is not None and image.replicas[0] == node_id
+def _is_preferred_elsewhere(partition: Partition, node_id: int) -> bool:
+    image = partition.image
+    return partition.leader is None and image is not None and image.replicas[0] == node_id
 
 
-def _spare_replicas(one: Partition) -> int:
+def _spare_replicas(partition: Partition) -> int:
     """Returns by how many the replicas in sync exceed ``min.insync.replicas``."""
-    assert one.leader is not None
-    return len(one.leader.isr) - one.min_insync_replicas
+    assert partition.leader is not None
+    return len(partition.leader.isr) - partition.min_insync_replicas
 
 
-def _is_reassigned(one: Partition) -> bool:
-    image = one.image
+def _is_reassigned(partition: Partition) -> bool:
+    image = partition.image
     return (
-        one.leader is not None
+        partition.leader is not None
         and image is not None
         and bool(image.adding_replicas or image.removing_replicas)
     )
@@ -151,9 +151,9 @@ def _by_topic(
     return _bounded(totals)
 
 
-def _bounded(found: Mapping[str, float]) -> Mapping[tuple[str, ...], float]:
-    names = sorted(found)
-    samples: dict[tuple[str, ...], float] = {(name,): found[name] for name in names[:TOPICS_MAX]}
+def _bounded(values_by_topic: Mapping[str, float]) -> Mapping[tuple[str, ...], float]:
+    names = sorted(values_by_topic)
+    samples: dict[tuple[str, ...], float] = {(name,): values_by_topic[name] for name in names[:TOPICS_MAX]}
     if len(names) > TOPICS_MAX:
-        samples[(OTHERS,)] = sum(found[name] for name in names[TOPICS_MAX:])
+        samples[(OTHERS,)] = sum(values_by_topic[name] for name in names[TOPICS_MAX:])
     return samples

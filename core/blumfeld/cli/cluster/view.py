@@ -91,15 +91,19 @@ class ClusterView(msgspec.Struct, kw_only=True):
     cuts: list[tuple[int, int]] = []
 
 
-def quorum_view(found: ResponsePartitionData, now_ms: int) -> QuorumView:
+def quorum_view(quorum_partition: ResponsePartitionData, now_ms: int) -> QuorumView:
     """Return the quorum's state. ``now_ms`` is the wall clock, as the leader's times are."""
-    ends = [voter.log_end_offset for voter in found.current_voters if voter.replica_id == found.leader_id]
-    end = max([*ends, found.high_watermark])
+    ends = [
+        voter.log_end_offset
+        for voter in quorum_partition.current_voters
+        if voter.replica_id == quorum_partition.leader_id
+    ]
+    end = max([*ends, quorum_partition.high_watermark])
 
     def views(replicas: Iterable[ReplicaState], is_voter: bool) -> Iterable[VoterView]:
         for replica in sorted(replicas, key=lambda each: each.replica_id):
             caught_up_ms = replica.last_caught_up_timestamp
-            leads = replica.replica_id == found.leader_id
+            leads = replica.replica_id == quorum_partition.leader_id
             yield VoterView(
                 id=replica.replica_id,
                 is_voter=is_voter,
@@ -109,10 +113,10 @@ def quorum_view(found: ResponsePartitionData, now_ms: int) -> QuorumView:
             )
 
     return QuorumView(
-        leader=found.leader_id,
-        epoch=found.leader_epoch,
-        high_watermark=found.high_watermark,
-        replicas=[*views(found.current_voters, True), *views(found.observers, False)],
+        leader=quorum_partition.leader_id,
+        epoch=quorum_partition.leader_epoch,
+        high_watermark=quorum_partition.high_watermark,
+        replicas=[*views(quorum_partition.current_voters, True), *views(quorum_partition.observers, False)],
     )
 
 

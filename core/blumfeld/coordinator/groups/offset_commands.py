@@ -127,17 +127,21 @@ class OffsetCommands:
             response.topics.append(answer)
         return records, response
 
-    def _topic(self, asked: OffsetCommitRequestTopic, version: int) -> tuple[TopicImage | None, ErrorCode]:
+    def _topic(
+        self, commit_topic: OffsetCommitRequestTopic, version: int
+    ) -> tuple[TopicImage | None, ErrorCode]:
         if version >= TOPIC_IDS_SINCE_VERSION:
-            topic = self._image().topic_by_id(asked.topic_id)
+            topic = self._image().topic_by_id(commit_topic.topic_id)
             return topic, ErrorCode.NONE if topic else ErrorCode.UNKNOWN_TOPIC_ID
-        topic = self._image().topics.get(asked.name)
+        topic = self._image().topics.get(commit_topic.name)
         return topic, ErrorCode.NONE if topic else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
-    def _check_partition(self, topic: TopicImage | None, asked: OffsetCommitRequestPartition) -> ErrorCode:
-        if topic is None or asked.partition_index not in topic.partitions:
+    def _check_partition(
+        self, topic: TopicImage | None, partition_commit: OffsetCommitRequestPartition
+    ) -> ErrorCode:
+        if topic is None or partition_commit.partition_index not in topic.partitions:
             return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        if utf16_length(asked.committed_metadata or "") > self._metadata_length_max:
+        if utf16_length(partition_commit.committed_metadata or "") > self._metadata_length_max:
             return ErrorCode.OFFSET_METADATA_TOO_LARGE
         return ErrorCode.NONE
 
@@ -229,12 +233,12 @@ def utf16_length(text: str) -> int:
 
 
 def _committed(
-    asked: OffsetCommitRequestPartition, topic_id: bytes, now_ms: int, expire_ms: int
+    partition_commit: OffsetCommitRequestPartition, topic_id: bytes, now_ms: int, expire_ms: int
 ) -> CommittedOffset:
     return CommittedOffset(
-        offset=asked.committed_offset,
-        leader_epoch=asked.committed_leader_epoch,
-        metadata=asked.committed_metadata or "",
+        offset=partition_commit.committed_offset,
+        leader_epoch=partition_commit.committed_leader_epoch,
+        metadata=partition_commit.committed_metadata or "",
         commit_timestamp_ms=now_ms,
         expire_timestamp_ms=expire_ms,
         topic_id=topic_id,

@@ -106,23 +106,25 @@ class TxnOffsetCommands:
             if item.partition_index in known[entry.name].partitions
         ]
 
-    def _check_partition(self, topic: TopicImage | None, asked: TxnOffsetCommitRequestPartition) -> ErrorCode:
-        if topic is None or asked.partition_index not in topic.partitions:
+    def _check_partition(
+        self, topic: TopicImage | None, partition_commit: TxnOffsetCommitRequestPartition
+    ) -> ErrorCode:
+        if topic is None or partition_commit.partition_index not in topic.partitions:
             return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        if utf16_length(asked.committed_metadata or "") > self._metadata_length_max:
+        if utf16_length(partition_commit.committed_metadata or "") > self._metadata_length_max:
             return ErrorCode.OFFSET_METADATA_TOO_LARGE
         return ErrorCode.NONE
 
 
 def _record(
-    group_id: str, topic: TopicImage, asked: TxnOffsetCommitRequestPartition, now_ms: int
+    group_id: str, topic: TopicImage, partition_commit: TxnOffsetCommitRequestPartition, now_ms: int
 ) -> CoordinatorRecord:
     committed = CommittedOffset(
-        offset=asked.committed_offset,
-        leader_epoch=asked.committed_leader_epoch,
-        metadata=asked.committed_metadata or "",
+        offset=partition_commit.committed_offset,
+        leader_epoch=partition_commit.committed_leader_epoch,
+        metadata=partition_commit.committed_metadata or "",
         commit_timestamp_ms=now_ms,
         expire_timestamp_ms=RETENTION_OF_THE_BROKER,
         topic_id=topic.topic_id,
     )
-    return offset_record(group_id, topic.name, asked.partition_index, committed)
+    return offset_record(group_id, topic.name, partition_commit.partition_index, committed)

@@ -195,25 +195,26 @@ class PartitionOracle:
 
     # The whole log
 
-    def check_claims(self, found: Iterable[tuple[int, bytes | None]]) -> None:
+    def check_claims(self, pairs: Iterable[tuple[int, bytes | None]]) -> None:
         """Check that the log has each batch whose repetition was refused. To be called while no excuse may have taken
         it.
         """
-        there = {value for _, value in found}
+        there = {value for _, value in pairs}
         for value in self.claimed:
             if value not in there and not self.unreadable:
                 raise ViolationError(
                     f"{self.name}: the repetition of {value!r} was refused, and the log doesn't have it"
                 )
 
-    def check_whole(self, found: Sequence[tuple[int, bytes | None]], start_offset: int = 0) -> int:
+    def check_whole(self, readings: Sequence[tuple[int, bytes | None]], start_offset: int = 0) -> int:
         """Check the whole log: no record is lost, doubled, out of order or missing. Return the number of records.
 
-        :param found: the records in the order of the log; the value ``None``: nobody can read it, its batch is rotten
+        :param readings: the records in the order of the log; the value ``None``: nobody can read it, as its batch is
+            rotten
         """
         self._check_start(start_offset)
         expected, orders, values = start_offset, dict[bytes, int](), dict[int, bytes]()
-        for offset, value in found:
+        for offset, value in readings:
             if offset != expected:
                 raise ViolationError(f"{self.name}: offset {offset} follows {expected - 1}: a hole")
             expected += 1

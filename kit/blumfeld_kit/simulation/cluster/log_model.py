@@ -74,12 +74,12 @@ def transactions_of(batches: Iterable[RecordBatch], end_offset: int) -> LoggedTr
     return transactions
 
 
-def _end(found: LoggedTransactions, producer: LoggedProducer, batch: RecordBatch) -> None:
+def _end(transactions: LoggedTransactions, producer: LoggedProducer, batch: RecordBatch) -> None:
     [marker] = records(batch)
     if producer.first_offset >= 0:
-        found.ended.append((producer.first_offset, batch.last_offset))
+        transactions.ended.append((producer.first_offset, batch.last_offset))
         if control_type_of(marker.key) is ControlType.ABORT:
-            found.aborted.append((batch.producer_id, producer.first_offset, batch.last_offset))
+            transactions.aborted.append((batch.producer_id, producer.first_offset, batch.last_offset))
     producer.first_offset = NOTHING
 
 

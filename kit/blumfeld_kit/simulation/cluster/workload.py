@@ -215,13 +215,13 @@ class Cluster:
         self.oracle.counts["succession ms"] += round((world.loop.time() - died_s) * 1000)
 
     async def _until(
-        self, condition: Callable[[], bool], told: Callable[[], str | None] = lambda: "no quorum"
+        self, condition: Callable[[], bool], trouble: Callable[[], str | None] = lambda: "no quorum"
     ) -> None:
         try:
             while not condition():
                 await asyncio.sleep(LOOK_S)
         except asyncio.CancelledError:
-            raise ViolationError(f"not well in time: {told()}") from None
+            raise ViolationError(f"not well in time: {trouble()}") from None
 
     def trouble(self, world: World) -> str | None:
         """Say why the cluster isn't well; ``None`` if it is."""

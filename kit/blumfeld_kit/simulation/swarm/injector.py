@@ -181,14 +181,14 @@ class Injector:
 
         await asyncio.shield(self._task(start()))
 
-    async def _happen(self, one: FaultClass, mean_s: float) -> None:
-        chance = self._chance(one.value)
+    async def _happen(self, fault_class: FaultClass, mean_s: float) -> None:
+        chance = self._chance(fault_class.value)
         while True:
             await asyncio.sleep(chance.random() * 2 * mean_s)
-            before = self.counts[one.value]
-            await self._bring[one](chance)
-            if self.counts[one.value] > before:
-                self._world.network.trace.note(f"fault {one.value}")
+            before = self.counts[fault_class.value]
+            await self._bring[fault_class](chance)
+            if self.counts[fault_class.value] > before:
+                self._world.network.trace.note(f"fault {fault_class.value}")
 
     def _chance(self, name: str) -> random.Random:
         return chance_of(self._world.shape.seed, f"fault/{name}")
@@ -208,13 +208,13 @@ class Injector:
     async def _power(self, chance: random.Random) -> None:
         self._crash(self._machine(chance), chance, FaultClass.POWER)
 
-    def _crash(self, machine: Machine, chance: random.Random, one: FaultClass) -> None:
-        power_cut = one is FaultClass.POWER
+    def _crash(self, machine: Machine, chance: random.Random, fault_class: FaultClass) -> None:
+        power_cut = fault_class is FaultClass.POWER
         inside = chance.random() < 0.5
         nth = 1 + chance.randrange(40)
         if not machine.is_running:
             return
-        self.counts[one.value] += 1
+        self.counts[fault_class.value] += 1
         if inside:
             machine.crash_in_operation(nth, power_cut=power_cut)
         else:
@@ -294,12 +294,12 @@ class Injector:
         await asyncio.sleep(chance.random() ** 3)
         await self._strike(machine, chance, FaultClass.TIMELY)
 
-    async def _strike(self, machine: Machine, chance: random.Random, one: FaultClass) -> None:
+    async def _strike(self, machine: Machine, chance: random.Random, fault_class: FaultClass) -> None:
         """Kill a process, stop it for a while, or cut it off from the other nodes: out, in, or both ways."""
         how = chance.randrange(5)
         if not machine.is_running or machine.is_paused:
             return
-        self.counts[one.value] += 1
+        self.counts[fault_class.value] += 1
         if how == 0:
             machine.crash(power_cut=False)
         elif how == 1:
@@ -361,16 +361,16 @@ class Injector:
         await self._last(chance)
         machine.disk_slow_ms = 0.0
 
-    async def _disk_error(self, one: FaultClass, chance: random.Random) -> None:
+    async def _disk_error(self, fault_class: FaultClass, chance: random.Random) -> None:
         machine = self._machine(chance)
         place = DISK_PLACES[chance.randrange(len(DISK_PLACES))]
-        fault = Fault(operation=OPERATIONS[one], error_number=errno.EIO, path_part=place)
+        fault = Fault(operation=OPERATIONS[fault_class], error_number=errno.EIO, path_part=place)
         machine.disk.inject(fault)
         try:
             await self._last(chance)
         finally:  # it has happened, too, if heal() cuts it short
             machine.disk.withdraw(fault)
-            self.counts[one.value] += not fault.times
+            self.counts[fault_class.value] += not fault.times
 
     async def _rot(self, chance: random.Random) -> None:
         machine = self._machine(chance)

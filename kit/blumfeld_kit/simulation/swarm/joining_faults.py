@@ -74,44 +74,44 @@ class JoiningFaults:
             await work(following, chance)
 
     async def _seen_while_cut(
-        self, one: Following, wanted: Membership, ways: Sequence[tuple[str, str]]
+        self, following: Following, wanted: Membership, ways: Sequence[tuple[str, str]]
     ) -> bool:
         for a, b in ways:
             self._world.network.cut(a, b)
         try:
-            return await self._seen(one, wanted)
+            return await self._seen(following, wanted)
         finally:
             for a, b in ways:
                 self._world.network.heal(a, b)
 
-    async def _seen(self, one: Following, wanted: Membership) -> bool:
+    async def _seen(self, following: Following, wanted: Membership) -> bool:
         """Wait until a follower is in, out, or asked for. Return whether it came to that."""
         assert self._world.followers is not None
         loop = self._world.loop
         until_s = loop.time() + SEEN_S_MAX
         while loop.time() < until_s:
-            if one._replace(membership=wanted) in self._world.followers():
+            if following._replace(membership=wanted) in self._world.followers():
                 return True
             await asyncio.sleep(LOOK_S)
         return False
 
-    async def _hold_answer(self, one: Following, chance: random.Random) -> None:
+    async def _hold_answer(self, following: Following, chance: random.Random) -> None:
         """The controller may have decided, and the leader doesn't hear of it. Meanwhile the follower falls behind."""
         seconds = ANSWER_S_MIN + chance.random() * (ANSWER_S_MAX - ANSWER_S_MIN)
-        leader, ways = one.leader.address, [(one.controller.address, one.leader.address)]
-        if one.follower is not one.controller:
-            ways.append((one.follower.address, leader))
+        leader, ways = following.leader.address, [(following.controller.address, following.leader.address)]
+        if following.follower is not following.controller:
+            ways.append((following.follower.address, leader))
         await self._network.cut_ways(ways, seconds)
 
-    async def _hold_records(self, one: Following, chance: random.Random) -> None:
+    async def _hold_records(self, following: Following, chance: random.Random) -> None:
         """The follower joins with what it has at that moment."""
-        await self._network.cut_ways([(one.leader.address, one.follower.address)], ANSWER_S_MIN)
+        await self._network.cut_ways([(following.leader.address, following.follower.address)], ANSWER_S_MIN)
 
-    async def _hold_request(self, one: Following, chance: random.Random) -> None:
+    async def _hold_request(self, following: Following, chance: random.Random) -> None:
         """The follower's process ends, and its machine loses its page cache, before the leader's request arrives."""
-        leader, follower = one.leader.address, one.follower.address
-        one.follower.crash(power_cut=False)
-        await self._succeeded(one.follower, power_cut=True)
+        leader, follower = following.leader.address, following.follower.address
+        following.follower.crash(power_cut=False)
+        await self._succeeded(following.follower, power_cut=True)
         await self._network.cut_ways([(leader, follower), (follower, leader)], REQUEST_S)
 
     async def _late(self, chance: random.Random) -> None:

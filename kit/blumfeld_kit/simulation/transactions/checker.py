@@ -63,29 +63,29 @@ class _Index:
         self.visible: dict[bytes, tuple[TopicPartition, int]] = {}
 
 
-def _check_logs(history: History, found: _Index) -> None:
+def _check_logs(history: History, index: _Index) -> None:
     for partition, values in history.everything.items():
         for offset, value in values:
-            owner = found.owner.get(value)
+            owner = index.owner.get(value)
             if owner is None or owner[1].partition != partition:
                 raise AnomalyError("garbage", f"{partition}@{offset}: {value!r} was never sent there")
-            if value in found.placed:
+            if value in index.placed:
                 raise AnomalyError(
                     "duplicated append",
-                    f"{partition}@{offset}: {value!r} stands at {found.placed[value]}, too",
+                    f"{partition}@{offset}: {value!r} stands at {index.placed[value]}, too",
                 )
-            found.placed[value] = (partition, offset)
+            index.placed[value] = (partition, offset)
     for partition, values in history.committed.items():
         for offset, value in values:
-            if found.placed.get(value) != (partition, offset):
+            if index.placed.get(value) != (partition, offset):
                 raise AnomalyError("G1b", f"{partition}@{offset}: read_uncommitted shows no {value!r} there")
-            found.visible[value] = (partition, offset)
+            index.visible[value] = (partition, offset)
 
 
-def _check_outcome(history: History, found: _Index, transaction: Transaction) -> None:
+def _check_outcome(history: History, index: _Index, transaction: Transaction) -> None:
     appends = [entry for entry in transaction.appends if not entry.late]
     for append in transaction.appends:
-        if append.value not in found.visible:
+        if append.value not in index.visible:
             continue
         # A partition that may have lost this value may as well have lost only the marker behind it. Then the producer's
         # next marker there ends both transactions, with its own outcome (so in Kafka, too).
@@ -94,17 +94,17 @@ def _check_outcome(history: History, found: _Index, transaction: Transaction) ->
         if append.late:
             raise AnomalyError("G1a", f"{append.value!r} is shown, and came after {transaction.name}")
         if append.acked_s is not None and not history.may_be_lost(append):
-            place = found.visible[append.value]
+            place = index.visible[append.value]
             if place != (append.partition, append.offset):
                 raise AnomalyError(
                     "lost append", f"{append.value!r} was acknowledged at {append.offset}, and is at {place}"
                 )
     missing = [
-        entry for entry in appends if entry.value not in found.visible and not history.may_be_lost(entry)
+        entry for entry in appends if entry.value not in index.visible and not history.may_be_lost(entry)
     ]
     if not missing or transaction.outcome is Outcome.ABORTED:
         return
-    shown = [entry for entry in appends if entry.value in found.visible]
+    shown = [entry for entry in appends if entry.value in index.visible]
     if transaction.outcome is Outcome.COMMITTED:
         raise AnomalyError(
             "lost append" if not shown else "G1b",
@@ -118,7 +118,7 @@ def _check_outcome(history: History, found: _Index, transaction: Transaction) ->
         )
 
 
-def _check_views(history: History, found: _Index) -> None:
+def _check_views(history: History, index: _Index) -> None:
     """Check that what a reader saw while the run went on is what everybody sees in the end."""
     for view in history.views:
         expected = [entry for entry in history.committed[view.partition] if entry[0] < view.position]
@@ -132,7 +132,7 @@ def _check_views(history: History, found: _Index) -> None:
         should = expected[at] if at < len(expected) else None
         if should is None or (saw is not None and saw[0] <= should[0]):
             assert saw is not None
-            owner = found.owner.get(saw[1])
+            owner = index.owner.get(saw[1])
             kind = "G1a" if owner is not None and owner[0].outcome is Outcome.ABORTED else "G1b"
             raise AnomalyError(kind, f"{view.reader} read {saw} of {view.partition}, which is not committed")
         raise AnomalyError(
@@ -140,24 +140,24 @@ def _check_views(history: History, found: _Index) -> None:
         )
 
 
-def _in_log(history: History, found: _Index) -> Iterable[tuple[TopicPartition, list[Append]]]:
+def _in_log(history: History, index: _Index) -> Iterable[tuple[TopicPartition, list[Append]]]:
     """Each partition's appends in the order of its log, without what an excuse may have taken or brought back."""
     for partition, values in history.everything.items():
-        appends = [found.owner[value][1] for _, value in values]
+        appends = [index.owner[value][1] for _, value in values]
         yield partition, [append for append in appends if not history.may_be_lost(append)]
 
 
-def _check_order(history: History, found: _Index) -> None:
+def _check_order(history: History, index: _Index) -> None:
     """Check that the appends of one incarnation stand in the order in which it sent them."""
     places = {
         append.value: (nth, at)
         for nth, transaction in enumerate(history.transactions)
         for at, append in enumerate(transaction.appends)
     }
-    for partition, appends in _in_log(history, found):
+    for partition, appends in _in_log(history, index):
         last: dict[int, tuple[tuple[int, int], bytes]] = {}
         for append in appends:
-            incarnation = found.owner[append.value][0].incarnation
+            incarnation = index.owner[append.value][0].incarnation
             if append.late or incarnation.excused:
                 continue
             place = places[append.value]
@@ -170,9 +170,9 @@ def _check_order(history: History, found: _Index) -> None:
             last[id(incarnation)] = (place, append.value)
 
 
-def _check_real_time(history: History, found: _Index) -> None:
+def _check_real_time(history: History, index: _Index) -> None:
     """Check that no append stands behind one that was sent after its acknowledgement."""
-    for partition, appends in _in_log(history, found):
+    for partition, appends in _in_log(history, index):
         newest: Append | None = None
         for append in appends:
             if newest is not None and append.acked_s is not None and append.acked_s < newest.sent_s:
@@ -214,19 +214,19 @@ def _check_zombies(history: History) -> None:
             )
 
 
-def _check_flow(history: History, found: _Index) -> None:
+def _check_flow(history: History, index: _Index) -> None:
     """Check that no transaction depends on itself (G1c), by what was read and by what had ended before."""
     nodes = [
         candidate
         for candidate in history.transactions
         if candidate.outcome is Outcome.COMMITTED
-        or any(append.value in found.visible for append in candidate.appends)
+        or any(append.value in index.visible for append in candidate.appends)
     ]
     numbers = {id(node): nth for nth, node in enumerate(nodes)}
     edges: list[list[int]] = [[] for _ in nodes]
     for nth, transaction in enumerate(nodes):
         for value in transaction.reads:
-            owner = found.owner.get(value)
+            owner = index.owner.get(value)
             source = None if owner is None else numbers.get(id(owner[0]))
             if source is not None:
                 edges[source].append(nth)
@@ -242,7 +242,7 @@ def _check_flow(history: History, found: _Index) -> None:
         raise AnomalyError("G1c", " → ".join(nodes[nth].name for nth in cycle))
 
 
-def _check_group(history: History, found: _Index, group: GroupView) -> None:
+def _check_group(history: History, index: _Index, group: GroupView) -> None:
     """Check that each record below the group's offset was worked off exactly once, and none from there on."""
     done: dict[tuple[TopicPartition, int], bytes] = {}
     expected: dict[tuple[TopicPartition, int], Append] = {}
@@ -253,7 +253,7 @@ def _check_group(history: History, found: _Index, group: GroupView) -> None:
         for append in transaction.appends:
             if append.source is None:
                 continue
-            if append.value in found.visible:
+            if append.value in index.visible:
                 if append.source in done:
                     raise AnomalyError(
                         "exactly once",

@@ -69,7 +69,7 @@ class Relay(TransactionalClient):
             return reading
         return Read(reading.values[:RECORDS_MAX], reading.values[RECORDS_MAX][0], reading.data)
 
-    async def _work_off(self, session: Session, group: str, partition: TopicPartition, found: Read) -> bool:
+    async def _work_off(self, session: Session, group: str, partition: TopicPartition, reading: Read) -> bool:
         """Make outputs of what was read, and commit both. Return False if the process ends in the middle of it.
 
         :raises EndedError: it was fenced
@@ -77,8 +77,8 @@ class Relay(TransactionalClient):
         random, transaction = self._random, session.begin_transaction()
         how = random.random()
         try:
-            await self._produce(session, transaction, partition, found.values)
-            await session.commit_offsets(group, {partition: found.position})
+            await self._produce(session, transaction, partition, reading.values)
+            await session.commit_offsets(group, {partition: reading.position})
             if random.random() < LOOK_CHANCE:
                 await offsets_of(
                     self._routes, self._oracle, group, self._name.consumes, stable=False, once=True
@@ -96,7 +96,7 @@ class Relay(TransactionalClient):
         if not await self._end(session, commit=commit):
             return False
         if commit:
-            self._positions[partition] = found.position
+            self._positions[partition] = reading.position
         if session.generation == 1 and (unanswered or session.unanswered or not commit):
             await session.begin(renew=True)
         return True

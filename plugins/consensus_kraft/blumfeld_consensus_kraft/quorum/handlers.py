@@ -96,11 +96,11 @@ def without_directories(described: Completion[Message]) -> Completion[Message]:
     """Returns the answer as older versions have it. The leader gives the newest, whichever the client asked for."""
     answer: Completion[Message] = Completion()
 
-    def done(one: Completion[Message]) -> None:
-        if one.error is not None:
-            answer.fail(one.error)
+    def done(completion: Completion[Message]) -> None:
+        if completion.error is not None:
+            answer.fail(completion.error)
         else:
-            description: Any = one.result()
+            description: Any = completion.result()
             description.nodes = []
             for partition in (
                 described_partition

@@ -52,7 +52,7 @@ def due(role: Role, sender: Sender, now_ms: float) -> Iterator[tuple[int, Reques
     """Yields node ids and requests."""
     if isinstance(role, Prospective | Candidate):
         for voter_id in role.ballot.to_ask(now_ms):
-            role.ballot.asked.add(voter_id)
+            role.ballot.pending.add(voter_id)
             yield voter_id, sender.vote(voter_id, pre_vote=isinstance(role, Prospective))
     elif isinstance(role, Follower):
         if not role.fetching and not role.waits_for_log and role.fetch_at <= now_ms:
@@ -61,8 +61,8 @@ def due(role: Role, sender: Sender, now_ms: float) -> Iterator[tuple[int, Reques
     elif isinstance(role, Unattached):
         if sender.others and is_flushed(sender.log) and not role.fetching and role.fetch_at <= now_ms:
             role.fetching = True
-            role.asked += 1
-            yield sender.others[role.asked % len(sender.others)], sender.fetch()
+            role.voter_index += 1
+            yield sender.others[role.voter_index % len(sender.others)], sender.fetch()
     elif isinstance(role, Leader):
         if role.leadership.begin_at <= now_ms:
             for voter_id in role.leadership.silent_voters(now_ms):

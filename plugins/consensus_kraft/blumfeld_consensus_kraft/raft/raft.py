@@ -472,7 +472,7 @@ class Raft:
         pause_ms = self._pauses.election_ms() if pause_ms is None else pause_ms
         deadline_ms = now_ms + pause_ms if self.is_voter else FOREVER_MS
         voter_index = int(self._random_below(len(self._others()) or 1))
-        role = Unattached(deadline_ms, fetch_at=now_ms, asked=voter_index, unasked=unasked or set())
+        role = Unattached(deadline_ms, fetch_at=now_ms, voter_index=voter_index, unasked=unasked or set())
         self._become(role, epoch, NO_LEADER, self.voted if epoch == self.epoch else None)
 
     def _become_follower(self, epoch: int, leader_id: int, now_ms: float) -> Follower:

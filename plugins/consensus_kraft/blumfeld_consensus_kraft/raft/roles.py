@@ -24,7 +24,7 @@ class Unattached(msgspec.Struct):
     fetch_at: float = 0.0
     """An observer looks for the leader then."""
     fetching: bool = False
-    asked: int = 0
+    voter_index: int = 0
     unasked: set[int] = msgspec.field(default_factory=set)
     """After a start of a voter: the other voters that may know a leader. Once the last one is found to know none, or
     not to be there, the deadline comes soon: nobody's silence needs to be waited out. A leader that lives, and that
@@ -43,7 +43,7 @@ class Ballot(msgspec.Struct):
     voters: VoterSet
     granted: set[int] = msgspec.field(default_factory=set)
     rejected: set[int] = msgspec.field(default_factory=set)
-    asked: set[int] = msgspec.field(default_factory=set)
+    pending: set[int] = msgspec.field(default_factory=set)
     """Requests without an answer so far."""
     ask_at: dict[int, float] = msgspec.field(default_factory=dict)
     """When a voter is asked again whose answer got lost."""
@@ -66,14 +66,14 @@ class Ballot(msgspec.Struct):
 
     def count(self, voter_id: int, granted: bool) -> None:
         """Count an answer of a voter."""
-        self.asked.discard(voter_id)
+        self.pending.discard(voter_id)
         self.unreached.discard(voter_id)
         if voter_id in self.voters.voters:
             (self.granted if granted else self.rejected).add(voter_id)
 
     def failed(self, voter_id: int, again_ms: float) -> None:
         """A request got no answer; the voter is asked again at ``again_ms``."""
-        self.asked.discard(voter_id)
+        self.pending.discard(voter_id)
         self.ask_at[voter_id] = again_ms
         if voter_id in self.voters.voters:
             self.unreached.add(voter_id)
@@ -96,7 +96,7 @@ class Ballot(msgspec.Struct):
 
     def to_ask(self, now_ms: float) -> list[int]:
         """Returns the voters to ask now."""
-        answered = self.granted | self.rejected | self.asked
+        answered = self.granted | self.rejected | self.pending
         due = [
             voter_id
             for voter_id in self.voters.ids
@@ -107,7 +107,7 @@ class Ballot(msgspec.Struct):
     @property
     def next_ask_ms(self) -> float:
         """When a voter is due to be asked again; infinity if none is."""
-        answered = self.granted | self.rejected | self.asked
+        answered = self.granted | self.rejected | self.pending
         return min(
             (at for voter_id, at in self.ask_at.items() if voter_id not in answered), default=float("inf")
         )

@@ -108,9 +108,9 @@ class UringLoop(asyncio.SelectorEventLoop):
     ``probe`` has the kernel's features. ``ring`` is for the transport and is closed with the loop.
     """
 
-    def __init__(self, ring: Ring, found: Probe) -> None:
+    def __init__(self, ring: Ring, ring_probe: Probe) -> None:
         self.ring = ring
-        self.probe = found
+        self.probe = ring_probe
         self.turns = UringSelector(self.ring)
         super().__init__(self.turns)
         self.ring.on_error = self._report
@@ -136,8 +136,8 @@ class UringLoop(asyncio.SelectorEventLoop):
 class PlainLoop(asyncio.SelectorEventLoop):
     """asyncio's own loop, used if there is no ring; ``probe.why_not`` has the reason."""
 
-    def __init__(self, found: Probe) -> None:
-        self.probe = found
+    def __init__(self, ring_probe: Probe) -> None:
+        self.probe = ring_probe
         super().__init__()
 
 

@@ -66,6 +66,6 @@ def _shifted(messages: list[captures.CapturedMessage], ids: int, span_ms: int) -
         yield value, message.received_ns // 1_000_000 + span_ms
 
 
-def _plus(found: re.Match[bytes], more: int) -> bytes:
-    head = found[0][: found.start(1) - found.start()]
-    return head + b"%d" % (int(found[1]) + more)
+def _plus(match: re.Match[bytes], more: int) -> bytes:
+    head = match[0][: match.start(1) - match.start()]
+    return head + b"%d" % (int(match[1]) + more)

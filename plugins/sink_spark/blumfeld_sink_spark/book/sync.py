@@ -105,13 +105,13 @@ class Sync:
         for part in later:
             yield from self._apply(part, anew=False)
 
-    def _newer(self, found: int) -> list[Messages]:
+    def _newer(self, last_id: int) -> list[Messages]:
         """Kept diffs that a snapshot doesn't have yet."""
         return [
             part
             for kept in self._recent
             for messages in [Messages.of(kept)]
-            for part in messages.only(messages.last > found)
+            for part in messages.only(messages.last > last_id)
         ]
 
     def _diffs(self, messages: Messages) -> Iterator[Change]:

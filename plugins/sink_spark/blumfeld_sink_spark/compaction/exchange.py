@@ -12,7 +12,7 @@ _AT_FDCWD = -100
 _RENAME_EXCHANGE = 2
 
 
-def exchange(one: Path, other: Path) -> None:
+def exchange(first: Path, other: Path) -> None:
     """Exchanges two folders: a reader that lists one of the paths sees one folder or the other, whole. Does not sync
     their parents.
 
@@ -21,9 +21,9 @@ def exchange(one: Path, other: Path) -> None:
     call = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)
     if call is None:
         raise OSError(errno.ENOSYS, "no renameat2 here")
-    if call(_AT_FDCWD, os.fsencode(one), _AT_FDCWD, os.fsencode(other), _RENAME_EXCHANGE) != 0:
+    if call(_AT_FDCWD, os.fsencode(first), _AT_FDCWD, os.fsencode(other), _RENAME_EXCHANGE) != 0:
         code = ctypes.get_errno()
-        raise OSError(code, os.strerror(code), str(one), None, str(other))
+        raise OSError(code, os.strerror(code), str(first), None, str(other))
 
 
 def can_exchange(folder: Path) -> bool:

@@ -156,5 +156,5 @@ def _key(entry: FileEntry) -> tuple[str, str, str, str]:
     return entry.table, entry.date, entry.symbol, entry.topic
 
 
-def _place(one: tuple[FileName, FileEntry]) -> tuple[int, int, str]:
-    return one[0].partition, one[0].start, one[1].path
+def _place(named_entry: tuple[FileName, FileEntry]) -> tuple[int, int, str]:
+    return named_entry[0].partition, named_entry[0].start, named_entry[1].path

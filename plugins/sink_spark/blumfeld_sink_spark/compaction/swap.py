@@ -163,8 +163,8 @@ class FileSwap:
         clear(self._store)
 
 
-def _same(one: Path, other: Path) -> bool:
+def _same(first: Path, other: Path) -> bool:
     try:
-        return os.path.samefile(one, other)
+        return os.path.samefile(first, other)
     except FileNotFoundError:
         return False

@@ -121,22 +121,22 @@ class RangeReader:
                     return partition
         raise ArchiveError(f"the broker's answer is not about {self._name}")
 
-    def _split(self, found: PartitionData) -> list[RecordBatch]:
-        if found.diverging_epoch.end_offset >= 0:
+    def _split(self, partition: PartitionData) -> list[RecordBatch]:
+        if partition.diverging_epoch.end_offset >= 0:
             raise ArchiveError(
-                f"{self._name}: a new leader's log ends its epoch {found.diverging_epoch.epoch} at offset "
-                f"{found.diverging_epoch.end_offset}, and {self.position} was read: the log was cut. Nothing was "
+                f"{self._name}: a new leader's log ends its epoch {partition.diverging_epoch.epoch} at offset "
+                f"{partition.diverging_epoch.end_offset}, and {self.position} was read: the log was cut. Nothing was "
                 "published"
             )
         try:
-            batches = list(split_batches(_data_of(found), allow_partial=True))
+            batches = list(split_batches(_data_of(partition), allow_partial=True))
         except UnsupportedMagic as error:
             raise TooOldError(error.message) from error
         except BrokerError as error:
             raise ArchiveError(f"{self._name} at offset {self.position}: {error.message}") from error
         if batches:
             self._fetching.leader_epoch = batches[-1].partition_leader_epoch
-        elif found.records:
+        elif partition.records:
             self._grow()
         return batches
 
@@ -151,12 +151,12 @@ class RangeReader:
                 f"{FRAME_BYTES_MAX} bytes"
             )
 
-    def _rows(self, found: PartitionData, batches: list[RecordBatch]) -> Iterator[pa.RecordBatch]:
-        aborted = [(each.producer_id, each.first_offset) for each in found.aborted_transactions or ()]
+    def _rows(self, partition: PartitionData, batches: list[RecordBatch]) -> Iterator[pa.RecordBatch]:
+        aborted = [(each.producer_id, each.first_offset) for each in partition.aborted_transactions or ()]
         left = msgspec.structs.replace(self._wanted, start=self.position)
         return rows_of(
             batches,
-            _data_of(found),
+            _data_of(partition),
             aborted if self._committed else (),
             left,
             with_headers=self._with_headers,
@@ -173,7 +173,7 @@ class RangeReader:
         )
 
 
-def _data_of(found: PartitionData) -> memoryview:
-    data = found.records or b""
+def _data_of(partition: PartitionData) -> memoryview:
+    data = partition.records or b""
     assert isinstance(data, (bytes, memoryview))  # as they are decoded
     return memoryview(data)

@@ -58,15 +58,15 @@ def compression_of(given: str) -> tuple[str, int | None]:
         raise SettingsError(f"archive.compression: {given}; the level isn't a number") from error
 
 
-def group_end(table: Table, rows: pa.Table, asked: int) -> int:
+def group_end(table: Table, rows: pa.Table, group_rows: int) -> int:
     """Returns the number of rows in the next row group; 0 while it isn't full.
 
     It is full at a count of rows, or of bytes where rows hold whole messages. Both depend on the rows alone, so files
     don't depend on how rows arrived.
     """
     if table.name not in WIDE:
-        return asked if rows.num_rows >= asked else 0
-    rows_max = min(asked, WIDE_ROW_GROUP_ROWS)
+        return group_rows if rows.num_rows >= group_rows else 0
+    rows_max = min(group_rows, WIDE_ROW_GROUP_ROWS)
     rows = rows.slice(0, rows_max)
     sizes = pc.fill_null(pc.binary_length(rows["value"]), 0).to_numpy()
     full = int(np.searchsorted(np.cumsum(sizes, dtype=np.int64), WIDE_ROW_GROUP_BYTES)) + 1

@@ -97,11 +97,11 @@ class _Follower:
                     yield self._finding(given, checksum, best.ts_event, best.offset)
             self._ts, self._offset = best.ts_event, best.offset
 
-    def _finding(self, given: int, found: int, ts: int, offset: int) -> Finding:
+    def _finding(self, given: int, checksum: int, ts: int, offset: int) -> Finding:
         return Finding(
             kind=CHECKSUM if self._wrong else f"{CHECKSUM}_end",
             expected=given,
-            got=found,
+            got=checksum,
             ts_before=self._ts,
             offset_before=self._offset,
             ts=ts,

@@ -38,23 +38,23 @@ def course(name: str, table: pa.Table, skew_ms: int) -> Course:
     return Course(value, event, received, event, ints(table, "k_offset"), ids)
 
 
-def taken_in(name: str, runs: Runs | None, found: Course, room: int) -> Runs:
+def taken_in(name: str, runs: Runs | None, run_course: Course, room: int) -> Runs:
     """Returns ``runs`` with the messages of a course behind them. Late ones at the front wait in the head."""
     runs = runs or Runs()
     if runs.first is None and name in _IDS:
         have = len(runs.head.get("value", ()))
-        late = int(np.argmin(np.append(found.value, WELL) == SKEWED))
-        head = found.cut(0, min(late, HEAD - have))
+        late = int(np.argmin(np.append(run_course.value, WELL) == SKEWED))
+        head = run_course.cut(0, min(late, HEAD - have))
         if len(head):
             runs.head = _joined(runs.head, head)
-        found = found.cut(len(head))
-        if not len(found):
+        run_course = run_course.cut(len(head))
+        if not len(run_course):
             return runs
         # Where the head is full: behind so many late messages, clocks are wrong.
         before = Watch(SKEWED if late else WELL, 0, 0, NO_ID)
     else:
         before = runs.last or Watch(WELL, 0, 0, NO_ID)
-    return extend(runs, _judged(name, before, found), room)
+    return extend(runs, _judged(name, before, run_course), room)
 
 
 def told(name: str, before: Watch | None, runs: Runs) -> tuple[list[Change], Watch | None]:
@@ -78,24 +78,24 @@ def _joined(head: dict[str, list[int]], more: Course) -> dict[str, list[int]]:
     return {name: [*head.get(name, ()), *column.tolist()] for name, column in more.columns().items()}
 
 
-def _judged(name: str, before: Watch | None, found: Course) -> Course:
+def _judged(name: str, before: Watch | None, run_course: Course) -> Course:
     """Returns the course with the verdict on each message. A skipped message gets the greatest id before it."""
-    away = found.value != WELL
+    away = run_course.value != WELL
     if name not in _IDS or not away.any():
-        return found.replaced(away.astype(np.int64), found.ids)
-    value, ids = away.astype(np.int64), found.ids.copy()
+        return run_course.replaced(away.astype(np.int64), run_course.ids)
+    value, ids = away.astype(np.int64), run_course.ids.copy()
     edges = np.diff(np.concatenate([[0], value, [0]]))
     starts, ends = np.nonzero(edges == 1)[0].tolist(), np.nonzero(edges == -1)[0].tolist()
     for start, end in zip(starts, ends, strict=True):
         state = before
         if start:
             state = Watch(WELL, 0, 0, int(ids[start - 1]))
-        _judge_run(name, state, found, start, end, value, ids)
-    return found.replaced(value, ids)
+        _judge_run(name, state, run_course, start, end, value, ids)
+    return run_course.replaced(value, ids)
 
 
 def _judge_run(
-    name: str, state: Watch | None, found: Course, start: int, end: int, value: Ints, ids: Ints
+    name: str, state: Watch | None, run_course: Course, start: int, end: int, value: Ints, ids: Ints
 ) -> None:
     """Judges a run of messages that are away from their events. From the first skewed one on, all of the run are."""
     now, high = (state.value, state.id) if state is not None else (WELL, NO_ID)
@@ -103,8 +103,8 @@ def _judge_run(
         if now == SKEWED:
             value[at:end] = SKEWED
             return
-        message_id = int(found.ids[at])
-        late = found.value[at] == SKEWED
+        message_id = int(run_course.ids[at])
+        late = run_course.value[at] == SKEWED
         if late and state is None and at == start:
             now, high = STALE, message_id
         elif late and message_id != NO_ID and high != NO_ID and message_id <= high:

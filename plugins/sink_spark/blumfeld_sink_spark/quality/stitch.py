@@ -192,7 +192,9 @@ def _told(result: TaskResult, venue: str, symbol: str, name: str, walk: Walk) ->
     return rows
 
 
-def _joined(rule: Continuity, chain: Chain, middle: Chain, tail: Chain, found: Walk, walk: Walk) -> Chain:
+def _joined(
+    rule: Continuity, chain: Chain, middle: Chain, tail: Chain, middle_walk: Walk, walk: Walk
+) -> Chain:
     """Returns the chain at the end of a range.
 
     ``chain`` is the state after the head, with the ranges before it. The task knew its range alone: it had ``middle``
@@ -200,10 +202,10 @@ def _joined(rule: Continuity, chain: Chain, middle: Chain, tail: Chain, found: W
     change are judged again.
     """
     ahead = chain.high
-    for finding in found.findings:
+    for finding in middle_walk.findings:
         walk.findings += _again(rule, chain, middle.high, ahead, finding)
-    if found.more and found.more_from:
-        walk.count(found.more, found.more_from)
+    if middle_walk.more and middle_walk.more_from:
+        walk.count(middle_walk.more, middle_walk.more_from)
     tail.newest = max(tail.newest, chain.newest)
     if tail.fresh:
         return tail

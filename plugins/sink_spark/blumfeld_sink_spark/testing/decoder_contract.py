@@ -78,9 +78,9 @@ class DecoderContract:
         """Hold a rule; a failure shows the smallest batch that was found."""
 
         @settings(max_examples=self.examples, deadline=None, suppress_health_check=list(HealthCheck))
-        @given(found=values)
-        def hold(found: Any) -> None:
-            rule(found)
+        @given(messages_and_cuts=values)
+        def hold(messages_and_cuts: Any) -> None:
+            rule(messages_and_cuts)
 
         hold()
 
@@ -150,8 +150,8 @@ class DecoderContract:
         """Spark cuts them anew when it tries again: the whole outcome stays the same."""
         decoder = self.make_decoder()
 
-        def rule(found: tuple[list[bytes], list[int]]) -> None:
-            values, cuts = found
+        def rule(messages_and_cuts: tuple[list[bytes], list[int]]) -> None:
+            values, cuts = messages_and_cuts
             rows = batch(values)
             assert in_pieces(decoder, rows, cuts) == outcome_of(decoder.decode(rows))
 

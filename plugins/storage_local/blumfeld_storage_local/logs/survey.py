@@ -19,7 +19,7 @@ from blumfeld_storage_local.logs.leftovers import FoundSegments, tidy
 class LogSurvey(msgspec.Struct, frozen=True):
     """The files of one log's directory."""
 
-    found: FoundSegments
+    segments: FoundSegments
     active_bytes: int
     """Size of the last segment's log file; 0 if there is no segment."""
     topic_id: bytes = bytes(16)

@@ -62,7 +62,7 @@ async def open_partition(
             # Entries of a deleted log of this name would cut records off this one, so they must go before it serves.
             checkpoints.forget(partition)
             await checkpoints.save_soon()
-    on_disk = survey.found
+    on_disk = survey.segments
     segments = _segments_of(home, directory, on_disk.bases)
     recovery = Recovery(home, segments, config, listener)
     start = checkpoints.log_starts.get(partition, 0)

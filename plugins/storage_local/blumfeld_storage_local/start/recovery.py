@@ -107,7 +107,7 @@ class Recovery:
             if recovered is not None:
                 return recovered
 
-    def _settle(self, at: int, found: RecoveredSegment, cut: bool) -> list[str]:
+    def _settle(self, at: int, recovered_segment: RecoveredSegment, cut: bool) -> list[str]:
         """Cut the log after the last whole batch, and save the indexes.
 
         Later segments go first, the newest before the others, then the damaged end: a crash in between leaves no hole.
@@ -128,10 +128,10 @@ class Recovery:
                         self._home.files.unlink(path)
             if dropped:  # or a power cut could bring them back behind new records that end where they begin
                 self._home.files.sync_dir(segment.path().rpartition("/")[0])
-            if segment.size_bytes != found.end.position:
-                kept.append(set_aside_end(self._home.files, segment, found.end.position))
-                segment.file().truncate(found.end.position)
-                segment.size = found.end.position
+            if segment.size_bytes != recovered_segment.end.position:
+                kept.append(set_aside_end(self._home.files, segment, recovered_segment.end.position))
+                segment.file().truncate(recovered_segment.end.position)
+                segment.size = recovered_segment.end.position
         segment.save_rebuilt_indexes()
         return [path for path in kept if path is not None]
 

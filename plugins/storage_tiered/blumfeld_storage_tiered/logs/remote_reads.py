@@ -135,9 +135,9 @@ class RemoteReads:
                 break
             if segment.max_timestamp_ms < timestamp_ms or segment.end_offset < from_offset:
                 continue
-            found = await self._first_in(segment, timestamp_ms, from_offset)
-            if found is not None:
-                return found if found.offset < min(to_offset, self._history.end_offset(segment)) else None
+            place = await self._first_in(segment, timestamp_ms, from_offset)
+            if place is not None:
+                return place if place.offset < min(to_offset, self._history.end_offset(segment)) else None
         return None
 
     async def _first_in(

@@ -292,15 +292,15 @@ class Produce:
         waiter.base_offset, waiter.log_append_time_ms = placed
 
     def _append_looked(
-        self, partition: Partition, batch: RecordBatch, waiter: PartitionAppend, found: RecordBatch
+        self, partition: Partition, batch: RecordBatch, waiter: PartitionAppend, checked_batch: RecordBatch
     ) -> None:
         """Append a batch that a worker thread has checked. A marker may have ended its transaction meanwhile. So a
         batch of a transaction that isn't open in the partition is verified again."""
         check = (self._check or self._load_check())(partition, batch) if batch.is_transactional else None
         if check is None:
-            self._append_to(partition, batch, waiter, found)
+            self._append_to(partition, batch, waiter, checked_batch)
         else:
-            check.looked = found
+            check.looked = checked_batch
             waiter.pending.verifying.append((check, waiter))
 
 

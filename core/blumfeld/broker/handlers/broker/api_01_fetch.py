@@ -214,14 +214,14 @@ class Fetch:
         self,
         request: FetchRequest,
         reader: Reader,
-        asked: Sequence[FetchPartition],
+        fetch_partitions: Sequence[FetchPartition],
         forgotten: Sequence[PartitionKey],
     ) -> FetchPlan:
         context = reader.context
         return self._ports.fetch_sessions.begin(
             request.session_id,
             request.session_epoch,
-            asked,
+            fetch_partitions,
             forgotten,
             uses_topic_ids=context.api_version >= TOPIC_ID_FROM,
             privileged=reader.follower,
@@ -271,10 +271,10 @@ class Fetch:
         answered: FetchResponse | Completion[FetchResponse] = at_once(self._answer(reader, plan, attempt))
         return answered
 
-    def _settle(self, one: PartitionRead) -> None:
-        defect = one.settle()
+    def _settle(self, partition_read: PartitionRead) -> None:
+        defect = partition_read.settle()
         if defect is not None:
-            fetch_partition = one.asked
+            fetch_partition = partition_read.asked
             self._defects.say(
                 self._ports.events.error,
                 "a cold read failed",
@@ -335,11 +335,11 @@ class Fetch:
                 if quota is not None:
                     quota.record(read.size_bytes, self._ports.runtime.monotonic_ms())
 
-    def _went_out(self, reader: Reader, one: PartitionRead) -> None:
-        if one.read is not None and one.partition is not None and not reader.follower:
-            counts = self._topic_bytes.get(one.partition.partition.topic)
+    def _went_out(self, reader: Reader, partition_read: PartitionRead) -> None:
+        if partition_read.read is not None and partition_read.partition is not None and not reader.follower:
+            counts = self._topic_bytes.get(partition_read.partition.partition.topic)
             if counts is not None:
-                counts.went_out += one.read.size_bytes
+                counts.went_out += partition_read.read.size_bytes
 
     def _add(
         self,
@@ -347,20 +347,25 @@ class Fetch:
         plan: FetchPlan,
         response: FetchResponse,
         topics: dict[str | bytes, FetchableTopicResponse],
-        one: PartitionRead,
+        partition_read: PartitionRead,
     ) -> None:
         """Add a partition to the answer; with a session only if there is news.
 
         :param topics: the answer's topics by their name or id
         """
-        fetch_partition = one.asked
-        changed = fetch_partition.changed(one.high_watermark, one.log_start_offset)
-        if one.diverging is not None:
+        fetch_partition = partition_read.asked
+        changed = fetch_partition.changed(partition_read.high_watermark, partition_read.log_start_offset)
+        if partition_read.diverging is not None:
             fetch_partition.untold()
         if plan.session is not None:
-            if one.read is not None and one.read.size_bytes:
+            if partition_read.read is not None and partition_read.read.size_bytes:
                 self._ports.fetch_sessions.rotate(plan.session, fetch_partition)
-            elif not (changed or one.error or one.diverging is not None or one.preferred >= 0):
+            elif not (
+                changed
+                or partition_read.error
+                or partition_read.diverging is not None
+                or partition_read.preferred >= 0
+            ):
                 return
         topic = topics.get(fetch_partition.topic)
         if topic is None:
@@ -370,7 +375,7 @@ class Fetch:
             else:
                 topic.topic = fetch_partition.topic  # type: ignore[assignment]
             response.responses.append(topic)
-        topic.partitions.append(self._data(reader, one, response))
+        topic.partitions.append(self._data(reader, partition_read, response))
 
     def _ended(self, reader: Reader, plan: FetchPlan, response: FetchResponse) -> FetchResponse:
         if plan.session is not None:
@@ -379,43 +384,43 @@ class Fetch:
             response.session_id = self._ports.fetch_sessions.finish_full(plan, reader.context.received_ms)
         return response
 
-    def _data(self, reader: Reader, one: PartitionRead, response: FetchResponse) -> PartitionData:
+    def _data(self, reader: Reader, partition_read: PartitionRead, response: FetchResponse) -> PartitionData:
         version = reader.context.api_version
-        aborted = one.aborted(reader)
+        aborted = partition_read.aborted(reader)
         data = PartitionData(
-            partition_index=one.asked.partition,
-            error_code=int(one.error),
-            high_watermark=one.high_watermark,
-            last_stable_offset=one.stable,
-            log_start_offset=one.log_start_offset,
+            partition_index=partition_read.asked.partition,
+            error_code=int(partition_read.error),
+            high_watermark=partition_read.high_watermark,
+            last_stable_offset=partition_read.stable,
+            log_start_offset=partition_read.log_start_offset,
             aborted_transactions=None
             if aborted is None
             else [AbortedTransaction(producer_id=p, first_offset=first) for p, first in aborted],
-            records=_records(one.read),
-            preferred_read_replica=one.preferred,
+            records=_records(partition_read.read),
+            preferred_read_replica=partition_read.preferred,
             diverging_epoch=_NO_EPOCH,
             current_leader=_NO_LEADER,
             snapshot_id=_NO_SNAPSHOT,
         )
-        if one.diverging is not None and version >= LEADER_FROM:
-            epoch, end_offset = one.diverging
+        if partition_read.diverging is not None and version >= LEADER_FROM:
+            epoch, end_offset = partition_read.diverging
             data.diverging_epoch = EpochEndOffset(epoch=epoch, end_offset=end_offset)
-        if one.error:
-            if one.error == ErrorCode.KAFKA_STORAGE_ERROR and version < STORAGE_ERROR_FROM:
+        if partition_read.error:
+            if partition_read.error == ErrorCode.KAFKA_STORAGE_ERROR and version < STORAGE_ERROR_FROM:
                 data.error_code = int(ErrorCode.NOT_LEADER_OR_FOLLOWER)
             self._ports.count_error(_FETCH, data.error_code)
-            if one.error in _LEADER_ERRORS and version >= LEADER_FROM:
-                self._hint_leader(reader, one, data, response)
+            if partition_read.error in _LEADER_ERRORS and version >= LEADER_FROM:
+                self._hint_leader(reader, partition_read, data, response)
         return data
 
     def _hint_leader(
-        self, reader: Reader, one: PartitionRead, data: PartitionData, response: FetchResponse
+        self, reader: Reader, partition_read: PartitionRead, data: PartitionData, response: FetchResponse
     ) -> None:
-        cluster, topic = self._ports.cluster, one.asked.topic
+        cluster, topic = self._ports.cluster, partition_read.asked.topic
         image = (
             cluster.image.topic_by_id(topic) if isinstance(topic, bytes) else cluster.image.topics.get(topic)
         )
-        partition = None if image is None else image.partitions.get(one.asked.partition)
+        partition = None if image is None else image.partitions.get(partition_read.asked.partition)
         if partition is None:
             return
         data.current_leader = LeaderIdAndEpoch(

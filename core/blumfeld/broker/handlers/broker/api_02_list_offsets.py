@@ -88,11 +88,11 @@ class ListOffsets:
         request: ListOffsetsRequest,
         context: RequestContext,
         twice: Collection[tuple[str, int]],
-        told: set[tuple[str, int]],
+        seen_keys: set[tuple[str, int]],
     ) -> tuple[ListOffsetsResponse, list[tuple[Completion[Found], Lookup]]]:
         """Returns the answer, with an entry for each topic of the request, and the look-ups that it waits for.
 
-        :param told: those of ``twice`` that have their entry
+        :param seen_keys: those of ``twice`` that have their entry
         """
         response = ListOffsetsResponse()
         waiting: list[tuple[Completion[Found], Lookup]] = []
@@ -101,13 +101,13 @@ class ListOffsets:
             response.topics.append(answers)
             for partition in topic.partitions:
                 key = (topic.name, partition.partition_index)
-                if key in told:
+                if key in seen_keys:
                     continue
                 answer = ListOffsetsPartitionResponse(partition_index=partition.partition_index)
                 answers.partitions.append(answer)
                 try:
                     if key in twice:
-                        told.add(key)
+                        seen_keys.add(key)
                         raise BrokerError(ErrorCode.INVALID_REQUEST)
                     lookup = Lookup(self._ports, request, context, topic.name, partition, answer)
                     cold = lookup.run()
@@ -167,12 +167,12 @@ class Lookup:
         request: ListOffsetsRequest,
         context: RequestContext,
         topic: str,
-        asked: ListOffsetsPartition,
+        offset_query: ListOffsetsPartition,
         answer: ListOffsetsPartitionResponse,
     ) -> None:
         self._ports = ports
         self._topic = topic
-        self._asked = asked
+        self._asked = offset_query
         self._answer = answer
         self._context = context
         self._consumer = request.replica_id == CONSUMER
@@ -224,17 +224,17 @@ class Lookup:
             self._found(place)
         return None
 
-    def _found(self, found: Found) -> None:
-        if found is not None and found.offset < self._last_fetchable:
-            self._tell(found)
+    def _found(self, place: Found) -> None:
+        if place is not None and place.offset < self._last_fetchable:
+            self._tell(place)
         elif self._behind:
             raise self._not_available()
 
-    def _tell(self, found: TimestampOffset) -> None:
-        self._answer.timestamp = found.timestamp_ms
-        self._answer.offset = found.offset
+    def _tell(self, place: TimestampOffset) -> None:
+        self._answer.timestamp = place.timestamp_ms
+        self._answer.offset = place.offset
         if self._context.api_version >= 4:
-            self._answer.leader_epoch = found.leader_epoch
+            self._answer.leader_epoch = place.leader_epoch
 
     def _not_available(self) -> BrokerError:
         new = self._context.api_version >= NOT_AVAILABLE_FROM

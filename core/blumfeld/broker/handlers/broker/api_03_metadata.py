@@ -164,8 +164,8 @@ class Metadata:
         )
         return (yield from serve(request, context))
 
-    def _has_many_partitions(self, asked: list[MetadataRequestTopic] | None) -> bool:
-        return sum(len(topic.partitions) for topic in self._asked(asked)) > PARTITIONS_AT_ONCE
+    def _has_many_partitions(self, topics: list[MetadataRequestTopic] | None) -> bool:
+        return sum(len(topic.partitions) for topic in self._asked(topics)) > PARTITIONS_AT_ONCE
 
     def _every_topic(self, request: MetadataRequest, context: RequestContext) -> Steps[MetadataResponse]:
         fenced = self._ports.lost.settled(
@@ -188,34 +188,34 @@ class Metadata:
                 yield None
         return answer
 
-    def _leaders(self, asked: list[MetadataRequestTopic] | None) -> Iterable[int]:
-        return (partition.leader for topic in self._asked(asked) for partition in topic.partitions.values())
+    def _leaders(self, topics: list[MetadataRequestTopic] | None) -> Iterable[int]:
+        return (partition.leader for topic in self._asked(topics) for partition in topic.partitions.values())
 
-    def _asked(self, asked: list[MetadataRequestTopic] | None) -> Iterable[TopicImage]:
+    def _asked(self, topics: list[MetadataRequestTopic] | None) -> Iterable[TopicImage]:
         """Returns the topics that are asked for by name or by id, and exist; ``None`` asks for all."""
         image = self._ports.cluster.image
-        if asked is None:
+        if topics is None:
             return image.topics.values()
         named = (
             image.topic_by_id(topic.topic_id) if _is_by_id(topic) else image.topics.get(topic.name or "")
-            for topic in asked
+            for topic in topics
         )
         return (topic for topic in named if topic is not None)
 
-    def _opening(self, asked: list[MetadataRequestTopic] | None) -> bool:
+    def _opening(self, topics: list[MetadataRequestTopic] | None) -> bool:
         ports = self._ports
         if ports.hosted.settled().done:
             return False
         return any(
             partition.leader == ports.cluster.node_id and ports.hosted.find(topic.name, index) is None
-            for topic in self._asked(asked)
+            for topic in self._asked(topics)
             for index, partition in topic.partitions.items()
         )
 
     def _answer(
         self,
         request: MetadataRequest,
-        asked: list[MetadataRequestTopic] | None,
+        topics: list[MetadataRequestTopic] | None,
         context: RequestContext,
         may_create: bool,
     ) -> MetadataResponse:
@@ -237,8 +237,8 @@ class Metadata:
             else NO_OPERATIONS,
             topics=list(
                 self._all(request, context)
-                if asked is None
-                else self._named(asked, request, context, may_create)
+                if topics is None
+                else self._named(topics, request, context, may_create)
             ),
         )
 
@@ -252,7 +252,7 @@ class Metadata:
 
     def _named(
         self,
-        asked: list[MetadataRequestTopic],
+        topics: list[MetadataRequestTopic],
         request: MetadataRequest,
         context: RequestContext,
         may_create: bool,
@@ -260,7 +260,7 @@ class Metadata:
         image = self._ports.cluster.image
         answers: dict[object, MetadataResponseTopic] = {}
         missing: list[str] = []
-        for topic in asked:
+        for topic in topics:
             name = topic.name
             if name is None or _is_by_id(topic):
                 answers[topic.topic_id] = self._by_id(topic.topic_id, request, context)

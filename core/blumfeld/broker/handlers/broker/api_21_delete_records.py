@@ -143,9 +143,9 @@ class DeleteRecords:
         return waiting.answered
 
     def _delete(
-        self, topic: str, asked: DeleteRecordsPartition, behind: list[_Behind]
+        self, topic: str, deletion: DeleteRecordsPartition, behind: list[_Behind]
     ) -> DeleteRecordsPartitionResult:
-        index = asked.partition_index
+        index = deletion.partition_index
         try:
             if is_internal(topic) and topic in self._ports.cluster.image.topics:
                 return _refused(index, ErrorCode.INVALID_TOPIC_EXCEPTION)
@@ -153,7 +153,7 @@ class DeleteRecords:
             if partition.config.compacts and not partition.config.deletes:
                 return _refused(index, ErrorCode.POLICY_VIOLATION)
             high_watermark = partition.high_watermark
-            offset = high_watermark if asked.offset == TO_HIGH_WATERMARK else asked.offset
+            offset = high_watermark if deletion.offset == TO_HIGH_WATERMARK else deletion.offset
             if not 0 <= offset <= high_watermark:
                 return _refused(index, ErrorCode.OFFSET_OUT_OF_RANGE)
             if offset > partition.log.log_start_offset:

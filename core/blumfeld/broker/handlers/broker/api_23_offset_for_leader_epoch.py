@@ -53,16 +53,16 @@ def failed(
 
 
 def _end_of_epoch(
-    ports: Ports, topic: str, asked: OffsetForLeaderPartition, context: RequestContext
+    ports: Ports, topic: str, epoch_query: OffsetForLeaderPartition, context: RequestContext
 ) -> EpochEndOffset:
     try:
         if not context.authorize("Describe", "Topic", topic):
             raise BrokerError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
-        partition = ports.hosted.leading(topic, asked.partition)
-        code = partition.check_leader_epoch(asked.current_leader_epoch)
+        partition = ports.hosted.leading(topic, epoch_query.partition)
+        code = partition.check_leader_epoch(epoch_query.current_leader_epoch)
         if code:
             raise BrokerError(code)
     except BrokerError as error:
-        return EpochEndOffset(error_code=int(error.code), partition=asked.partition)
-    end = partition.state.epochs.end_offset_for(asked.leader_epoch, partition.log.written_end_offset)
-    return EpochEndOffset(partition=asked.partition, leader_epoch=end.epoch, end_offset=end.end_offset)
+        return EpochEndOffset(error_code=int(error.code), partition=epoch_query.partition)
+    end = partition.state.epochs.end_offset_for(epoch_query.leader_epoch, partition.log.written_end_offset)
+    return EpochEndOffset(partition=epoch_query.partition, leader_epoch=end.epoch, end_offset=end.end_offset)

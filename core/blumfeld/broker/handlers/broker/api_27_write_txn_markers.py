@@ -88,23 +88,23 @@ class _Marker:
     __slots__ = ("_topics", "asked", "batch", "ends", "leaps", "results")
 
     def __init__(
-        self, asked: WritableTxnMarker, answer: WritableTxnMarkerResult, now_ms: int, leaps: bool
+        self, txn_marker: WritableTxnMarker, answer: WritableTxnMarkerResult, now_ms: int, leaps: bool
     ) -> None:
-        self.asked = asked
+        self.asked = txn_marker
         self.leaps = leaps
         """Whether the image has no coordinator in an epoch as late as the marker's."""
         self.batch: RecordBatch | None = None
         """The marker's batch, which is the same for all partitions; ``None`` if no batch can say this."""
-        if asked.producer_id >= 0 and asked.producer_epoch >= 0:
+        if txn_marker.producer_id >= 0 and txn_marker.producer_epoch >= 0:
             data = build_transaction_marker(
-                commit=asked.transaction_result,
-                producer_id=asked.producer_id,
-                producer_epoch=asked.producer_epoch,
-                coordinator_epoch=asked.coordinator_epoch,
+                commit=txn_marker.transaction_result,
+                producer_id=txn_marker.producer_id,
+                producer_epoch=txn_marker.producer_epoch,
+                coordinator_epoch=txn_marker.coordinator_epoch,
                 timestamp_ms=now_ms,
             )
             self.batch = RecordBatch(memoryview(data))
-        self.ends = EndMarker(asked.transaction_result, asked.coordinator_epoch)
+        self.ends = EndMarker(txn_marker.transaction_result, txn_marker.coordinator_epoch)
         """The content of the batch, so that nobody has to read it."""
         self.results: list[WritableTxnMarkerPartitionResult] = []
         """Takes the result of each partition of the topic that has its turn."""
@@ -206,19 +206,19 @@ class WriteTxnMarkers:
         writing.one_done()
         return writing.answered
 
-    def _leaps_past_the_image(self, asked: WritableTxnMarker) -> bool:
+    def _leaps_past_the_image(self, txn_marker: WritableTxnMarker) -> bool:
         """Whether the marker's epoch is later than that of every coordinator in the image."""
         topic = self._ports.cluster.image.topics.get(TRANSACTIONS_TOPIC)
         epochs = [] if topic is None else [partition.leader_epoch for partition in topic.partitions.values()]
         self._coordinator_epoch_max = max(epochs, default=0)
-        if asked.coordinator_epoch <= self._coordinator_epoch_max:
+        if txn_marker.coordinator_epoch <= self._coordinator_epoch_max:
             return False
         self._leaps.say(
             self._ports.events.warning,
             "a transaction's marker has a later epoch than any coordinator of the metadata",
-            asked.producer_id,
-            producer_id=asked.producer_id,
-            coordinator_epoch=asked.coordinator_epoch,
+            txn_marker.producer_id,
+            producer_id=txn_marker.producer_id,
+            coordinator_epoch=txn_marker.coordinator_epoch,
             latest=self._coordinator_epoch_max,
         )
         return True

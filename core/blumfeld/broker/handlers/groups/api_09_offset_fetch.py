@@ -98,18 +98,18 @@ class OffsetFetch:
         )
 
     def _group(
-        self, asked: OffsetFetchRequestGroup, require_stable: bool, context: RequestContext
+        self, group_request: OffsetFetchRequestGroup, require_stable: bool, context: RequestContext
     ) -> Completion[Any]:
-        if not context.authorize("Describe", "Group", asked.group_id):
+        if not context.authorize("Describe", "Group", group_request.group_id):
             forbidden: Completion[Any] = Completion()
             forbidden.fail(BrokerError(ErrorCode.GROUP_AUTHORIZATION_FAILED))
             return forbidden
         by_id = context.api_version >= TOPIC_IDS_SINCE_VERSION
         refused: list[OffsetFetchResponseTopics] = []
         topics: list[tuple[str, Sequence[int]]] | None = None
-        if asked.topics is not None:
+        if group_request.topics is not None:
             topics = []
-            for topic in asked.topics:
+            for topic in group_request.topics:
                 name = self._name_of(topic.topic_id) if by_id else topic.name
                 if name is None:
                     refused.append(_refused(topic, ErrorCode.UNKNOWN_TOPIC_ID))
@@ -118,13 +118,13 @@ class OffsetFetch:
                 else:
                     topics.append((name, topic.partition_indexes))
         command = FetchOffsets(
-            group_id=asked.group_id,
-            member_id=asked.member_id,
-            member_epoch=asked.member_epoch,
+            group_id=group_request.group_id,
+            member_id=group_request.member_id,
+            member_epoch=group_request.member_epoch,
             topics=topics,
             require_stable=require_stable,
         )
-        fetched = self._ports.coordinator.submit(asked.group_id, command, context)
+        fetched = self._ports.coordinator.submit(group_request.group_id, command, context)
         return self._completed(fetched, refused, topics is None, context)
 
     def _name_of(self, topic_id: bytes) -> str | None:
@@ -174,21 +174,21 @@ def _as_group(request: OffsetFetchRequest) -> OffsetFetchRequestGroup:
     return OffsetFetchRequestGroup(group_id=request.group_id, topics=topics)
 
 
-def _result(asked: OffsetFetchRequestGroup, done: Completion[Any]) -> OffsetFetchResponseGroup:
+def _result(group_request: OffsetFetchRequestGroup, done: Completion[Any]) -> OffsetFetchResponseGroup:
     if done.error is None:
         group: OffsetFetchResponseGroup = done.result()
         return group
     code = done.error.code if isinstance(done.error, BrokerError) else ErrorCode.UNKNOWN_SERVER_ERROR
-    return OffsetFetchResponseGroup(group_id=asked.group_id, error_code=code)
+    return OffsetFetchResponseGroup(group_id=group_request.group_id, error_code=code)
 
 
-def _refused(asked: OffsetFetchRequestTopics, code: ErrorCode) -> OffsetFetchResponseTopics:
+def _refused(topic_request: OffsetFetchRequestTopics, code: ErrorCode) -> OffsetFetchResponseTopics:
     return OffsetFetchResponseTopics(
-        name=asked.name,
-        topic_id=asked.topic_id,
+        name=topic_request.name,
+        topic_id=topic_request.topic_id,
         partitions=[
             OffsetFetchResponsePartitions(partition_index=p, committed_offset=-1, error_code=code)
-            for p in asked.partition_indexes
+            for p in topic_request.partition_indexes
         ],
     )
 

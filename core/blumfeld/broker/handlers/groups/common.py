@@ -109,28 +109,28 @@ def names_nothing(ports: GroupPorts, request: Commit, context: RequestContext) -
     return True
 
 
-def commit_codes(image: ClusterImage, asked: CommitTopic, code: int) -> list[tuple[int, int]]:
+def commit_codes(image: ClusterImage, commit_topic: CommitTopic, code: int) -> list[tuple[int, int]]:
     """Returns (partition, error) of a topic in a commit that its group refuses with ``code``.
 
     Partitions that aren't there have their own error, as in Kafka, where the group doesn't hear of them.
     """
-    topic, missing = _topic(image, asked)
+    topic, missing = _topic(image, commit_topic)
     if code in NO_GROUP_ASKED:
-        return [(p.partition_index, code) for p in asked.partitions]
+        return [(p.partition_index, code) for p in commit_topic.partitions]
     if topic is None:
-        return [(p.partition_index, missing) for p in asked.partitions]
+        return [(p.partition_index, missing) for p in commit_topic.partitions]
     unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     return [
         (p.partition_index, code if p.partition_index in topic.partitions else unknown)
-        for p in asked.partitions
+        for p in commit_topic.partitions
     ]
 
 
-def _topic(image: ClusterImage, asked: CommitTopic) -> tuple[TopicImage | None, ErrorCode]:
+def _topic(image: ClusterImage, commit_topic: CommitTopic) -> tuple[TopicImage | None, ErrorCode]:
     """Returns the topic of a commit, by its id from v10 on, and the error of its partitions if there is none."""
-    if isinstance(asked, OffsetCommitRequestTopic) and not asked.name:
-        return image.topic_by_id(asked.topic_id), ErrorCode.UNKNOWN_TOPIC_ID
-    return image.topics.get(asked.name), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    if isinstance(commit_topic, OffsetCommitRequestTopic) and not commit_topic.name:
+        return image.topic_by_id(commit_topic.topic_id), ErrorCode.UNKNOWN_TOPIC_ID
+    return image.topics.get(commit_topic.name), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
 def _may_read(

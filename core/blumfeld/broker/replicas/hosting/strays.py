@@ -15,19 +15,19 @@ _NO_TOPIC_ID = bytes(16)
 
 
 def strays(
-    found: Iterable[tuple[TopicPartition, bytes]], image: ClusterImage, node_id: int
+    logs: Iterable[tuple[TopicPartition, bytes]], image: ClusterImage, node_id: int
 ) -> list[TopicPartition]:
     """Returns the logs, out of those found at start, that no topic claims.
 
     A log without a topic id (a crash came before the id was written) belongs to the topic of its name, if that topic
     has a replica here. Kafka counts such a log as a stray.
 
-    :param found: (partition, topic id) of each log; 16 zero bytes for an unknown id
+    :param logs: (partition, topic id) of each log; 16 zero bytes for an unknown id
     :param image: the image with everything that is committed
     """
     return [
         partition
-        for partition, topic_id in found
+        for partition, topic_id in logs
         if partition.topic != CLUSTER_METADATA_TOPIC and not _claimed(partition, topic_id, image, node_id)
     ]
 

@@ -98,10 +98,10 @@ def conformed_off_the_loop(batch: RecordBatch, config: TopicConfig) -> RecordBat
     return _fitting(RecordBatch(memoryview(repacked)), config)
 
 
-def _too_many(found: str) -> BrokerError:
+def _too_many(text: str) -> BrokerError:
     return BrokerError(
         ErrorCode.MESSAGE_TOO_LARGE,
-        f"the batch has {found}, and this topic's batches are checked up to {WALKED_MAX}: make smaller batches",
+        f"the batch has {text}, and this topic's batches are checked up to {WALKED_MAX}: make smaller batches",
     )
 
 

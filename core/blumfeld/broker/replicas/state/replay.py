@@ -49,9 +49,9 @@ def written_batches(log: PartitionLog) -> Iterator[RecordBatch | Completion[LogR
             raise OSError(errno.EIO, f"the batch with offset {offset} is cut off")
 
 
-def _let_go(found: Completion[LogRead]) -> None:
-    if found.error is None:
-        release(found.result().parts)
+def _let_go(read: Completion[LogRead]) -> None:
+    if read.error is None:
+        release(read.result().parts)
 
 
 def _bytes_of(read: LogRead) -> memoryview:

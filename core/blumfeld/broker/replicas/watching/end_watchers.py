@@ -78,13 +78,13 @@ class EndWatchers:
             self._runtime.at_end_of_turn(_COMPLETE, self._tell)
         self._woken |= woken
 
-    def share(self, asked: tuple[int, int, int, bool], outcome: LogReadOutcome) -> None:
+    def share(self, arguments: tuple[int, int, int, bool], outcome: LogReadOutcome) -> None:
         """Keep the outcome of a read for the next watchers, if it may be answered more than once.
 
         A file region may not: it is released with its answer.
         """
         if isinstance(outcome, LogRead) and all(type(part) is bytes for part in outcome.parts):
-            self.shared, self.shared_by = outcome, asked
+            self.shared, self.shared_by = outcome, arguments
 
     def _tell(self) -> None:
         self.telling = True

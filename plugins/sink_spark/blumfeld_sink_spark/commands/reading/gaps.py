@@ -52,19 +52,19 @@ def command(
         for row in rows.to_pylist():
             typer.echo(msgspec.json.encode(row).decode())
     else:
-        _print(archive, rows, limit, asked=bool(kind or symbol or start or end))
+        _print(archive, rows, limit, is_filtered=bool(kind or symbol or start or end))
     if fail and (rows if kind else findings.faults(rows)).num_rows:
         raise typer.Exit(FOUND)
 
 
-def _print(archive: Committed, rows: pa.Table, limit: int, *, asked: bool) -> None:
+def _print(archive: Committed, rows: pa.Table, limit: int, *, is_filtered: bool) -> None:
     from blumfeld_sink_spark.commands.common.shown import console as shown_on
     from blumfeld_sink_spark.reading import findings
     from blumfeld_sink_spark.tables import QUARANTINE
 
     console = shown_on()
     if not rows.num_rows:
-        if asked:
+        if is_filtered:
             console.print("nothing of that kind is recorded")
         elif findings.is_checked(archive):
             console.print("no gaps: every message that the venues number is there once, in order")
@@ -73,18 +73,18 @@ def _print(archive: Committed, rows: pa.Table, limit: int, *, asked: bool) -> No
                 "nothing is checked: only whole messages are archived, and no decoder reads their numbers"
             )
     else:
-        _print_rows(console, rows, limit, asked=asked)
+        _print_rows(console, rows, limit, is_filtered=is_filtered)
     quarantined = sum(entry.rows for entry in archive.files(QUARANTINE))
-    if quarantined and not asked:
+    if quarantined and not is_filtered:
         console.print(
             f"messages that a decoder could not read: {quarantined:,}; "
             "SELECT decoder, error, count(*) FROM quarantine GROUP BY ALL shows why (archive sql)"
         )
 
 
-def _print_rows(console: Console, rows: pa.Table, limit: int, *, asked: bool) -> None:
+def _print_rows(console: Console, rows: pa.Table, limit: int, *, is_filtered: bool) -> None:
     console.print(_calendar(rows))
-    if not asked:
+    if not is_filtered:
         console.print(_closed(rows))
     if limit:
         console.print(_list(rows.slice(0, limit).to_pylist()))

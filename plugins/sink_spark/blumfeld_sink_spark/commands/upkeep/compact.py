@@ -160,7 +160,7 @@ def _facts(done: Done) -> dict[str, object]:
     }
 
 
-def _print(found: Iterable[Done], dry_run: bool) -> int:
+def _print(compactions: Iterable[Done], dry_run: bool) -> int:
     """Prints the groups as a table, if there are any, and returns their number."""
     from rich.table import Table
 
@@ -172,7 +172,7 @@ def _print(found: Iterable[Done], dry_run: bool) -> int:
     for name in ("rows", "files", "MB", "new files", "new MB"):
         shown.add_column(name, justify="right")
     groups = 0
-    for done in found:
+    for done in compactions:
         groups += 1
         facts = _facts(done)
         new = ("", "") if dry_run else (str(done.files), f"{done.bytes / 1e6:.2f}")

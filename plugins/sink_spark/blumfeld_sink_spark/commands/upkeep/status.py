@@ -36,24 +36,29 @@ def command(
         time.sleep(watch)
 
 
-def _show(found: Status, as_json: bool, *, clear: bool) -> None:
+def _show(archive_status: Status, as_json: bool, *, clear: bool) -> None:
     if as_json:
         import msgspec
 
-        typer.echo(msgspec.json.encode(found).decode())
+        typer.echo(msgspec.json.encode(archive_status).decode())
         return
     from blumfeld_sink_spark.commands.common.shown import console as shown_on
 
     console = shown_on()
     if clear:
         console.clear()
-    for part in (_queries(found), _tables(found), _partitions(found), *_lines(found)):
+    for part in (
+        _queries(archive_status),
+        _tables(archive_status),
+        _partitions(archive_status),
+        *_lines(archive_status),
+    ):
         console.print(part)
 
 
-def _queries(found: Status) -> Any:
+def _queries(archive_status: Status) -> Any:
     shown = _grid("query", "last batch", "committed", "messages", "msg/s", "gaps", "quarantined")
-    for query in found.queries:
+    for query in archive_status.queries:
         shown.add_row(
             query.query,
             str(query.batch),
@@ -66,9 +71,9 @@ def _queries(found: Status) -> Any:
     return shown
 
 
-def _tables(found: Status) -> Any:
+def _tables(archive_status: Status) -> Any:
     shown = _grid("table", "rows", "files", "MB", "B/row", "first", "last")
-    for name, table in found.tables.items():
+    for name, table in archive_status.tables.items():
         shown.add_row(
             name,
             f"{table.rows:,}",
@@ -81,15 +86,15 @@ def _tables(found: Status) -> Any:
     return shown
 
 
-def _partitions(found: Status) -> Any:
+def _partitions(archive_status: Status) -> Any:
     shown = _grid("partition", "archived offsets", "lag")
     lag = {
         (topic, partition): behind
-        for topics in found.lag.values()
+        for topics in archive_status.lag.values()
         for topic, partitions in topics.items()
         for partition, behind in partitions.items()
     }
-    for span in found.covered:
+    for span in archive_status.covered:
         behind = lag.get((span.topic, str(span.partition)))
         shown.add_row(
             f"{span.topic}-{span.partition}",
@@ -99,23 +104,25 @@ def _partitions(found: Status) -> Any:
     return shown
 
 
-def _lines(found: Status) -> list[str]:
+def _lines(archive_status: Status) -> list[str]:
     lines = [
-        f"{found.messages:,} messages of {found.bytes_in / 1e6:,.2f} MB in {found.bytes / 1e6:,.2f} MB of files: "
-        f"{found.ratio:.1f} to 1"
+        f"{archive_status.messages:,} messages of {archive_status.bytes_in / 1e6:,.2f} MB "
+        f"in {archive_status.bytes / 1e6:,.2f} MB of files: {archive_status.ratio:.1f} to 1"
     ]
-    lines += count_lines(found.skipped, found.passed_over)
-    if found.uncounted:
+    lines += count_lines(archive_status.skipped, archive_status.passed_over)
+    if archive_status.uncounted:
         lines.append(
-            f"{found.uncounted:,} batches of an older version don't count what they passed over or skipped"
+            f"{archive_status.uncounted:,} batches of an older version don't count what they passed over or skipped"
         )
     lines += [
         f"{writer['name']} is being written by process {writer['pid']}"
         f" on {writer['host']} since {_when(writer['since_ms'])}"
-        for writer in found.writers
+        for writer in archive_status.writers
     ]
-    if found.begun and not found.writers:
-        lines.append(f"a batch of {', '.join(found.begun)} was begun and not committed: run it again")
+    if archive_status.begun and not archive_status.writers:
+        lines.append(
+            f"a batch of {', '.join(archive_status.begun)} was begun and not committed: run it again"
+        )
     return lines
 
 

@@ -63,10 +63,10 @@ def command(
         raise typer.Exit(1 if verification.problems else NOT_SHOWN)
 
 
-def _read_again(found: Found, bootstrap: str, config: str | None) -> list[str]:
+def _read_again(verification: Found, bootstrap: str, config: str | None) -> list[str]:
     """Compares the archive with the topics, message by message.
 
-    Problems are added to ``found``; offsets that the topics explain are taken out of it. Returns the remarks.
+    Problems are added to ``verification``; offsets that the topics explain are taken out of it. Returns the remarks.
     """
     import msgspec
 
@@ -78,7 +78,7 @@ def _read_again(found: Found, bootstrap: str, config: str | None) -> list[str]:
     from blumfeld_sink_spark.spark.topics.consume import consume_range
     from blumfeld_sink_spark.spark.topics.fetch import read_range
 
-    names = sorted({topic for topic, _ in found.covered})
+    names = sorted({topic for topic, _ in verification.covered})
     given = settings.load(config, {"bootstrap": bootstrap, "topics": names, "topic_pattern": ""})
     earliest: dict[tuple[str, int], int] = {}
     latest: dict[tuple[str, int], int] = {}
@@ -98,84 +98,89 @@ def _read_again(found: Found, bootstrap: str, config: str | None) -> list[str]:
         other = consume_range if record.reader in TELLING else read_range
         return other(chosen, taken, skips)
 
-    compared = compare(found.ranges, earliest, latest, read)
-    found.problems += compared.problems
+    compared = compare(verification.ranges, earliest, latest, read)
+    verification.problems += compared.problems
     for taken in compared.explained:
-        found.unexplained.pop(taken, None)
+        verification.unexplained.pop(taken, None)
     same = f"read again: {compared.same:,} of {compared.ranges:,} ranges are the same in the topics, message by message"
     return [*compared.remarks, same]
 
 
-def _compare(found: Found, bootstrap: str) -> list[str]:
-    """Compares the archive's offsets with the broker's. Problems are added to ``found``; returns the remarks."""
+def _compare(verification: Found, bootstrap: str) -> list[str]:
+    """Compares the archive's offsets with the broker's. Problems are added to ``verification``; returns the remarks."""
     from blumfeld_sink_spark.ledger.checking.verify import against_broker
     from blumfeld_sink_spark.settings import ArchiveSettings
     from blumfeld_sink_spark.spark.topics.client import Topics
 
-    names = tuple(sorted({topic for topic, _ in found.covered}))
+    names = tuple(sorted({topic for topic, _ in verification.covered}))
     topics = Topics(ArchiveSettings(bootstrap=bootstrap, topics=names))
     places = topics.places()
-    lines = list(against_broker(found.covered, topics.earliest(places), topics.latest(places)))
-    found.problems += [line for wrong, line in lines if wrong]
+    lines = list(against_broker(verification.covered, topics.earliest(places), topics.latest(places)))
+    verification.problems += [line for wrong, line in lines if wrong]
     return [line for wrong, line in lines if not wrong]
 
 
-def _print(found: Found, remarks: list[str], deep: bool) -> None:
-    for (topic, partition), (first, last) in found.covered.items():
+def _print(verification: Found, remarks: list[str], deep: bool) -> None:
+    for (topic, partition), (first, last) in verification.covered.items():
         typer.echo(f"{topic}-{partition}: {first}..{last}")
-    for line in (*_count_lines(found), *remarks, *found.unexplained.values(), *found.uncounted):
+    for line in (
+        *_count_lines(verification),
+        *remarks,
+        *verification.unexplained.values(),
+        *verification.uncounted,
+    ):
         typer.echo(line)
-    for problem in found.problems:
+    for problem in verification.problems:
         typer.echo(problem, err=True)
     read = "every file read" if deep else "files looked at by size"
     typer.echo(
-        f"{_verdict(found)}: {counted(found.records, 'commit')}, {counted(found.files, 'file')}, "
-        f"{counted(found.rows, 'row')}, {found.bytes / 1e6:,.2f} MB, {read}; "
-        f"{counted(len(found.problems), 'problem')}"
+        f"{_verdict(verification)}: {counted(verification.records, 'commit')}, {counted(verification.files, 'file')}, "
+        f"{counted(verification.rows, 'row')}, {verification.bytes / 1e6:,.2f} MB, {read}; "
+        f"{counted(len(verification.problems), 'problem')}"
     )
 
 
-def _verdict(found: Found) -> str:
-    if found.problems:
+def _verdict(verification: Found) -> str:
+    if verification.problems:
         return "not whole"
-    if found.uncounted:
+    if verification.uncounted:
         return "not counted"
-    return "not explained" if found.unexplained else "whole"
+    return "not explained" if verification.unexplained else "whole"
 
 
-def _count_lines(found: Found) -> list[str]:
+def _count_lines(verification: Found) -> list[str]:
     """Returns the lines with the counts of offsets."""
-    if not found.offsets:
+    if not verification.offsets:
         return []
-    messages = found.offsets - sum(found.counts.skipped.values())
+    messages = verification.offsets - sum(verification.counts.skipped.values())
     return [
-        f"{found.offsets:,} offsets counted: {messages:,} messages, of which {found.with_rows:,} have rows "
-        f"({found.counts.quarantined:,} rejections in quarantine)",
-        *count_lines(found.counts.skipped, found.counts.passed_over),
+        f"{verification.offsets:,} offsets counted: {messages:,} messages, "
+        f"of which {verification.with_rows:,} have rows ({verification.counts.quarantined:,} rejections in quarantine)",
+        *count_lines(verification.counts.skipped, verification.counts.passed_over),
     ]
 
 
-def _print_json(found: Found, remarks: list[str]) -> None:
+def _print_json(verification: Found, remarks: list[str]) -> None:
     import msgspec
 
     document = {
-        "whole": found.whole,
-        "verdict": _verdict(found),
-        "problems": found.problems,
+        "whole": verification.whole,
+        "verdict": _verdict(verification),
+        "problems": verification.problems,
         "remarks": remarks,
-        "not_counted": found.uncounted,
-        "not_explained": list(found.unexplained.values()),
-        "commits": found.records,
-        "files": found.files,
-        "rows": found.rows,
-        "bytes": found.bytes,
-        "offsets": found.offsets,
-        "with_rows": found.with_rows,
-        "skipped": found.counts.skipped,
-        "passed_over": found.counts.passed_over,
+        "not_counted": verification.uncounted,
+        "not_explained": list(verification.unexplained.values()),
+        "commits": verification.records,
+        "files": verification.files,
+        "rows": verification.rows,
+        "bytes": verification.bytes,
+        "offsets": verification.offsets,
+        "with_rows": verification.with_rows,
+        "skipped": verification.counts.skipped,
+        "passed_over": verification.counts.passed_over,
         "partitions": [
             {"topic": topic, "partition": partition, "first": first, "last": last}
-            for (topic, partition), (first, last) in found.covered.items()
+            for (topic, partition), (first, last) in verification.covered.items()
         ],
     }
     typer.echo(msgspec.json.encode(document).decode())

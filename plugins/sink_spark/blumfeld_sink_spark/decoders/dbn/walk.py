@@ -102,7 +102,7 @@ class _Walker:
     pieces: list[Bytes]
     """The bytes in which the places count, one message after another."""
     size: int
-    found: list[tuple[Places, Places, int]]
+    runs: list[tuple[Places, Places, int]]
     headers: list[Metadata]
     rejected: dict[int, str]
 
@@ -126,7 +126,7 @@ class _Walker:
         if start == self.size:
             self.pieces.append(view)
             self.size += len(view)
-        self.found.append((at + start, np.full(len(at), row, np.int64), header))
+        self.runs.append((at + start, np.full(len(at), row, np.int64), header))
 
     def _decompressed(self, view: Bytes) -> Bytes:
         try:
@@ -139,14 +139,14 @@ class _Walker:
     def records(self) -> Records:
         """Returns all records found, without the skipped ones."""
         data = self.pieces[0] if len(self.pieces) == 1 else np.concatenate(self.pieces)
-        at = np.concatenate([run[0] for run in self.found])
-        row = np.concatenate([run[1] for run in self.found])
-        header = np.concatenate([np.full(len(run[0]), run[2], np.int64) for run in self.found])
+        at = np.concatenate([run[0] for run in self.runs])
+        row = np.concatenate([run[1] for run in self.runs])
+        header = np.concatenate([np.full(len(run[0]), run[2], np.int64) for run in self.runs])
         kept = ~np.isin(data[at + 1], list(SKIPPED))
         skipped: dict[int, int] = {}
         for row_number, rtype in zip(row[~kept].tolist(), data[at[~kept] + 1].tolist(), strict=True):
             skipped.setdefault(row_number, rtype)
-        if len(self.found) > 1 or not kept.all():
+        if len(self.runs) > 1 or not kept.all():
             order = np.argsort(row, kind="stable")
             order = order[kept[order]]
             at, row, header = at[order], row[order], header[order]

@@ -146,10 +146,10 @@ def _pairs(lists: Any, name: str) -> tuple[Any, Any]:
     return counts, words_of(exact(values)).reshape(-1, 4)
 
 
-def spread(column: Any, message: Any, one: bool = False) -> Any:
-    """Values of messages, repeated for their levels (``one``: there is but one message)."""
+def spread(column: Any, message: Any, is_single: bool = False) -> Any:
+    """Values of messages, repeated for their levels (``is_single``: there is but one message)."""
     if isinstance(column, np.ndarray):
         return pa.array(column[message])
-    if len(column) and (one or pc.count_distinct(column, mode="all").as_py() == 1):
+    if len(column) and (is_single or pc.count_distinct(column, mode="all").as_py() == 1):
         return pa.repeat(column[0], len(message))
     return column.take(pa.array(message))

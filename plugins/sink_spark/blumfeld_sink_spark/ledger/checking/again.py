@@ -184,24 +184,26 @@ def _reasons(spans: Sequence[Span]) -> str:
     return ", ".join(f"{number:,} {reason}" for reason, number in sorted(counts.items()))
 
 
-def _compare_old(batch: Sequence[tuple[CommitRecord, Topic]], found: Compared) -> None:
+def _compare_old(batch: Sequence[tuple[CommitRecord, Topic]], comparison: Compared) -> None:
     """Compares a batch that an older version wrote. Its record has only the number and bytes of its messages, over all
     ranges together.
     """
     record = batch[0][0]
     name = f"batch {record.batch} of query {record.query}, which isn't counted"
     if len(batch) < len(record.ranges):
-        found.remarks.append(f"{name}: the topic doesn't have all of it any more")
+        comparison.remarks.append(f"{name}: the topic doesn't have all of it any more")
         return
     messages, size = sum(len(there.offsets) for _, there in batch), sum(there.bytes for _, there in batch)
     if (messages, size) == (record.messages, record.bytes_in):
-        found.remarks.append(f"{name}: the topic has as many messages and bytes ({messages:,}, {size:,})")
+        comparison.remarks.append(
+            f"{name}: the topic has as many messages and bytes ({messages:,}, {size:,})"
+        )
         return
     line = (
         f"{name}: {record.messages:,} messages of {record.bytes_in:,} bytes were archived, and the topic has "
         f"{messages:,} of {size:,}"
     )
-    (found.problems if messages > record.messages else found.remarks).append(line)
+    (comparison.problems if messages > record.messages else comparison.remarks).append(line)
 
 
 def _text(stretches: Sequence[tuple[int, int]], most: int = 5) -> str:

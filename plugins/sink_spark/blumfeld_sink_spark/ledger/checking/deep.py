@@ -112,14 +112,14 @@ def _twice(entry: FileEntry, messages: np.ndarray, seen: list[tuple[str, np.ndar
             )
 
 
-def _common(one: np.ndarray, other: np.ndarray) -> np.ndarray:
+def _common(first: np.ndarray, other: np.ndarray) -> np.ndarray:
     if (
-        not len(one)
+        not len(first)
         or not len(other)
-        or one[0].tolist() > other[-1].tolist()
-        or other[0].tolist() > one[-1].tolist()
+        or first[0].tolist() > other[-1].tolist()
+        or other[0].tolist() > first[-1].tolist()
     ):
-        return one[:0]
+        return first[:0]
     kinds = np.dtype([("partition", np.int64), ("offset", np.int64)])
-    left, right = (np.ascontiguousarray(pairs).view(kinds).ravel() for pairs in (one, other))
-    return one[np.isin(left, right)]
+    left, right = (np.ascontiguousarray(pairs).view(kinds).ravel() for pairs in (first, other))
+    return first[np.isin(left, right)]

@@ -60,32 +60,32 @@ def verify(store: ArchiveStore, *, deep: bool = False) -> Found:
     # The store has no snapshot. Files of a commit between the two reads would look like files without a record, so both
     # are read again until no record has come in between.
     for _ in range(TRIES):
-        outcome = Found()
-        records = _records(store, outcome)
+        verification = Found()
+        records = _records(store, verification)
         present = {path for path in store.list("") if is_data(path)}
         if _count(store) == len(records):
             break
-    outcome.records = len(records)
-    outcome.problems += rules.problems(records)
-    outcome.problems += _checkpoints(store, records)
-    outcome.covered = _covered(records)
-    _add_up(records, outcome)
-    live = _live(records, outcome)
-    old, new = _compacting(store, outcome)
+    verification.records = len(records)
+    verification.problems += rules.problems(records)
+    verification.problems += _checkpoints(store, records)
+    verification.covered = _covered(records)
+    _add_up(records, verification)
+    live = _live(records, verification)
+    old, new = _compacting(store, verification)
     _files(
         store,
         {path: entry for path, entry in live.items() if path in present or path not in old},
         present,
-        outcome,
+        verification,
     )
-    _orphans(store, live, present - new, outcome)
+    _orphans(store, live, present - new, verification)
     if deep:
         from blumfeld_sink_spark.ledger.checking.deep import problems
 
         there = [entry for entry in live.values() if entry.path in present]
         counts = [count for record in records for count in record.counts]
-        outcome.problems += problems(store, there, _ranges(records), counts)
-    return outcome
+        verification.problems += problems(store, there, _ranges(records), counts)
+    return verification
 
 
 def is_data(path: str) -> bool:
@@ -112,7 +112,7 @@ def _count(store: ArchiveStore) -> int:
     return sum(len(Ledger(store).record_paths(query)) for query in store.folders(COMMITS))
 
 
-def _records(store: ArchiveStore, found: Found) -> list[CommitRecord]:
+def _records(store: ArchiveStore, verification: Found) -> list[CommitRecord]:
     """Returns the records that can be read, and reports the others."""
     ledger = Ledger(store)
     records = []
@@ -121,10 +121,12 @@ def _records(store: ArchiveStore, found: Found) -> list[CommitRecord]:
             try:
                 record = ledger.read(path, stateless)
             except (ArchiveError, OSError) as error:
-                found.problems.append(str(error))
+                verification.problems.append(str(error))
                 continue
             if path != record_path(record.query, record.batch):
-                found.problems.append(f"{path}: says that it is batch {record.batch} of {record.query}")
+                verification.problems.append(
+                    f"{path}: says that it is batch {record.batch} of {record.query}"
+                )
             records.append(record)
     return records
 
@@ -149,31 +151,31 @@ def _covered(records: Sequence[CommitRecord]) -> dict[rules.Partition, tuple[int
     return dict(sorted(bounds.items()))
 
 
-def _add_up(records: Sequence[CommitRecord], found: Found) -> None:
+def _add_up(records: Sequence[CommitRecord], verification: Found) -> None:
     """Adds up the counts of all records, and reports the offsets that they leave open."""
     from blumfeld_sink_spark.ledger.publishing.planned_counts import unwritten  # here: it imports Arrow
 
     named = {entry.path: entry for record in records for entry in record.files}
     without: dict[str, list[CommitRecord]] = {}
     for record in records:
-        found.counts = found.counts.plus(record)
-        found.ranges += [(record, span) for span in record.ranges]
+        verification.counts = verification.counts.plus(record)
+        verification.ranges += [(record, span) for span in record.ranges]
         name = f"batch {record.batch} of query {record.query}"
         if record.counts:
-            found.problems += [f"{name}: {each}" for each in unwritten(record.counts, record.files)]
+            verification.problems += [f"{name}: {each}" for each in unwritten(record.counts, record.files)]
         elif record.ranges:
             without.setdefault(record.query, []).append(record)
         for count in record.counts:
-            found.offsets += count.end - count.start
-            found.with_rows += count.with_rows
+            verification.offsets += count.end - count.start
+            verification.with_rows += count.with_rows
             if hidden := sum(count.skipped.get(reason, 0) for reason in count.skipped.keys() - EXPLAINED):
                 taken = OffsetRange(count.topic, count.partition, count.start, count.end)
-                found.unexplained[taken] = (
+                verification.unexplained[taken] = (
                     f"{name}: {rules.named(taken)}: {hidden:,} offsets gave no message, and the reader "
                     f"({record.reader or 'unknown'}) shows no reason: {offsets(count.spans, HIDDEN)}"
                 )
-        found.problems += [f"{name}: {each}" for each in _other_rows(record, named)]
-    found.uncounted += [_left_open(query, of_it) for query, of_it in without.items()]
+        verification.problems += [f"{name}: {each}" for each in _other_rows(record, named)]
+    verification.uncounted += [_left_open(query, of_it) for query, of_it in without.items()]
 
 
 def _left_open(query: str, records: Sequence[CommitRecord]) -> str:
@@ -207,16 +209,16 @@ def _rows_of(record: CommitRecord) -> Counter[str]:
     return table_rows
 
 
-def _live(records: Sequence[CommitRecord], found: Found) -> dict[str, FileEntry]:
+def _live(records: Sequence[CommitRecord], verification: Found) -> dict[str, FileEntry]:
     named: dict[str, FileEntry] = {}
     removed: dict[str, CommitRecord] = {}
     for record in records:
         for entry in record.files:
             if entry.path in named:
-                found.problems.append(f"{entry.path}: is named by two records")
+                verification.problems.append(f"{entry.path}: is named by two records")
             named[entry.path] = entry
         removed.update(dict.fromkeys(record.removed, record))
-    found.problems += [
+    verification.problems += [
         f"{path}: is taken away by batch {record.batch} of {record.query}, and no record names it"
         for path, record in removed.items()
         if path not in named
@@ -232,38 +234,42 @@ def _ranges(records: Sequence[CommitRecord]) -> Mapping[rules.Partition, list[Of
     return {where: sorted(ranges) for where, ranges in by_partition.items()}
 
 
-def _files(store: ArchiveStore, live: Mapping[str, FileEntry], present: set[str], found: Found) -> None:
+def _files(
+    store: ArchiveStore, live: Mapping[str, FileEntry], present: set[str], verification: Found
+) -> None:
     from blumfeld_sink_spark.ledger.checking.statistics import misnamed  # here: it imports Arrow
 
     for path, entry in live.items():
-        found.problems += misnamed(entry)
+        verification.problems += misnamed(entry)
         if path not in present:
-            found.problems.append(f"{path}: is missing ({entry.rows:,} rows)")
+            verification.problems.append(f"{path}: is missing ({entry.rows:,} rows)")
             continue
         size = store.size(path)
         if size != entry.bytes:
-            found.problems.append(f"{path}: has {size:,} bytes, its record says {entry.bytes:,}")
-        found.files += 1
-        found.rows += entry.rows
-        found.bytes += size
+            verification.problems.append(f"{path}: has {size:,} bytes, its record says {entry.bytes:,}")
+        verification.files += 1
+        verification.rows += entry.rows
+        verification.bytes += size
 
 
-def _orphans(store: ArchiveStore, live: Mapping[str, FileEntry], present: set[str], found: Found) -> None:
+def _orphans(
+    store: ArchiveStore, live: Mapping[str, FileEntry], present: set[str], verification: Found
+) -> None:
     begun = {path for intent in intents.every(store) for path in intent.files}
     for path in sorted(present - live.keys() - begun):
-        found.problems.append(
+        verification.problems.append(
             f"{path}: is named by no record; readers by glob see its rows. If a commit record was lost, bring it "
             "back; else run vacuum"
         )
 
 
-def _compacting(store: ArchiveStore, found: Found) -> tuple[set[str], set[str]]:
+def _compacting(store: ArchiveStore, verification: Found) -> tuple[set[str], set[str]]:
     """Returns the paths that a running compaction removes and those that it adds. Any of them may be there or not."""
     intent = pending(store)
     if intent is None:
         return set(), set()
     if not any(held.name == COMPACTION and held.is_live(lease.wall_ms()) for held in lease.every(store)):
-        found.problems.append(f"{INTENT}: a compaction was cut short. Run compact, which ends it")
+        verification.problems.append(f"{INTENT}: a compaction was cut short. Run compact, which ends it")
     return set(intent.record.removed), {entry.path for entry in intent.record.files}
 
 

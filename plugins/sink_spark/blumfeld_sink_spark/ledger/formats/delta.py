@@ -45,12 +45,12 @@ class Delta:
     def commit(
         self, table: str, record: CommitRecord, added: Sequence[FileEntry], removed: Sequence[str]
     ) -> bool:
-        table_log = self._open(self._tables[table])
-        done = table_log.transaction_version(record.query)
+        delta_table = self._open(self._tables[table])
+        done = delta_table.transaction_version(record.query)
         if done is not None and done >= record.batch:
             return False
         # A table that was made after a compaction never held the files that the compaction replaced.
-        there = _paths(table_log) if removed else set()
+        there = _paths(delta_table) if removed else set()
         # A compaction only rearranges rows. With ``data_change`` false, readers of the table's changes don't get them
         # again.
         rearranged = bool(removed)
@@ -58,10 +58,10 @@ class Delta:
             *(_add(self._tables[table], entry, record, data_change=not rearranged) for entry in added),
             *(_remove(path, record) for path in removed if _inside(path) in there),
         ]
-        table_log.create_write_transaction(
+        delta_table.create_write_transaction(
             actions,
             mode="append",
-            schema=table_log.schema(),
+            schema=delta_table.schema(),
             partition_by=_partitions(self._tables[table]),
             commit_properties=CommitProperties(
                 app_transactions=[Transaction(record.query, record.batch, record.committed_ms)]
@@ -78,15 +78,15 @@ class Delta:
         return DeltaTable.create(uri, schema, mode="ignore", partition_by=_partitions(table))
 
 
-def _with_new_columns(found: DeltaTable, table: Table) -> DeltaTable:
+def _with_new_columns(delta_table: DeltaTable, table: Table) -> DeltaTable:
     """Returns the table with the columns that the archive has gained since the table was made. Older files show null
     there.
     """
-    known = {field.name for field in found.schema().fields}
+    known = {field.name for field in delta_table.schema().fields}
     fresh = [field for field in table.schema if field.name not in known]
     if fresh:
-        found.alter.add_columns(Schema.from_arrow(pa.schema(fresh)).fields)
-    return found
+        delta_table.alter.add_columns(Schema.from_arrow(pa.schema(fresh)).fields)
+    return delta_table
 
 
 def _partitions(table: Table) -> list[str]:
@@ -129,6 +129,6 @@ def _inside(path: str) -> str:
     return path.partition("/")[2]
 
 
-def _paths(found: DeltaTable) -> set[str]:
+def _paths(delta_table: DeltaTable) -> set[str]:
     """Returns the paths of the table's files. Delta's log has them URL-encoded."""
-    return {unquote(path) for path in pa.table(found.get_add_actions())["path"].to_pylist()}
+    return {unquote(path) for path in pa.table(delta_table.get_add_actions())["path"].to_pylist()}

@@ -104,15 +104,15 @@ class Iceberg:
         return catalog.load_table(name)
 
 
-def _with_new_columns(found: Any, table: Table) -> Any:
+def _with_new_columns(iceberg_table: Any, table: Table) -> Any:
     """Returns the table with the columns that the archive has gained since the table was made. Older files show null
     there.
     """
-    known = {field.name for field in found.schema().fields}
+    known = {field.name for field in iceberg_table.schema().fields}
     if not known.issuperset(table.schema.names):
-        with found.update_schema() as update:
+        with iceberg_table.update_schema() as update:
             update.union_by_name(file_schema(table))
-    return found
+    return iceberg_table
 
 
 def _each(do: Callable[[Any], object], values: Iterable[Any]) -> None:

@@ -97,11 +97,11 @@ def _with_day_before(
 
 
 def _last_snapshot(
-    archive: Committed, book: BookOf, found: list[Group], at_ns: int
+    archive: Committed, book: BookOf, groups: list[Group], at_ns: int
 ) -> tuple[int, int] | None:
     """Returns (time, offset) of the last snapshot in these row groups; None where there is none."""
     best: tuple[int, int] | None = None
-    for group in found:
+    for group in groups:
         if not group.snapshots or group.ts_min > at_ns or (best and group.last_offset < best[1]):
             continue
         with archive.open_file(group.entry) as file:

@@ -42,8 +42,8 @@ def calendar(archive: Committed, symbol: str, start_ns: int | None, end_ns: int 
     :raises ArchiveError: the archive has no rows in that time
     """
     covered = _covered(archive, symbol, start_ns, end_ns)
-    intervals = read(archive, symbols=[symbol] if symbol else [], start_ns=start_ns, end_ns=end_ns)
-    counted = _counted(intervals)
+    findings = read(archive, symbols=[symbol] if symbol else [], start_ns=start_ns, end_ns=end_ns)
+    counted = _counted(findings)
     hours = sorted({*covered, *(hour for hour, _ in counted)})
     if not hours:
         raise ArchiveError("plot gaps: the archive has no rows in that time")
@@ -101,49 +101,49 @@ def draw(
 
     :raises ArchiveError: the archive has no rows in that time
     """
-    intervals = calendar(archive, symbol, start_ns, end_ns)
-    total = sum(sum(counts) for counts in intervals.kinds.values())
-    whole, with_gaps = int((intervals.hours == WHOLE).sum()), int((intervals.hours > WHOLE).sum())
+    gap_calendar = calendar(archive, symbol, start_ns, end_ns)
+    total = sum(sum(counts) for counts in gap_calendar.kinds.values())
+    whole, with_gaps = int((gap_calendar.hours == WHOLE).sum()), int((gap_calendar.hours > WHOLE).sum())
     subtitle = f"{total:,} findings in {with_gaps} of {whole + with_gaps} hours with data; hours are UTC, by event time"
-    height = 2.5 + 0.30 * max(len(intervals.dates), 3)
+    height = 2.5 + 0.30 * max(len(gap_calendar.dates), 3)
     title = f"{symbol}: gaps" if symbol else "Gaps, all symbols"
     name = f"gaps-{encode_symbol(symbol)}" if symbol else "gaps"
-    if not intervals.kinds:  # nothing to break down: the calendar takes the whole width
+    if not gap_calendar.kinds:  # nothing to break down: the calendar takes the whole width
         with style.figure(1, height, title, subtitle) as (drawn, axis):
-            _hours(axis, intervals)
+            _hours(axis, gap_calendar)
             return style.save(drawn, folder, name, svg)
     with style.figure(
         1, height, title, subtitle, ncols=2, sharey=True, gridspec_kw={"width_ratios": [2.6, 1]}
     ) as (drawn, (left, right)):
-        _hours(left, intervals)
-        _kinds(drawn, right, intervals)
+        _hours(left, gap_calendar)
+        _kinds(drawn, right, gap_calendar)
         return style.save(drawn, folder, name, svg)
 
 
-def _hours(axis: Any, found: Calendar) -> None:
+def _hours(axis: Any, gap_calendar: Calendar) -> None:
     from matplotlib.colors import LinearSegmentedColormap, LogNorm
     from matplotlib.patches import Patch
 
-    worst = max(int(found.hours.max()), 30)  # one finding is never the darkest
+    worst = max(int(gap_calendar.hours.max()), 30)  # one finding is never the darkest
     colours = LinearSegmentedColormap.from_list("gaps", ["#fbe3a4", "#f0a03c", style.RED, "#8c1c2b"])
     norm = LogNorm(vmin=1, vmax=worst)
     axis.grid(visible=False)
-    edges_x, edges_y = np.arange(25), np.arange(len(found.dates) + 1) - 0.5
+    edges_x, edges_y = np.arange(25), np.arange(len(gap_calendar.dates) + 1) - 0.5
     frame = {"edgecolors": "white", "linewidth": 1.6}
     for value, colour in ((NONE, "#eceff3"), (WHOLE, "#cfe8d5")):
-        cells = np.ma.masked_where(found.hours != value, np.zeros(found.hours.shape))
+        cells = np.ma.masked_where(gap_calendar.hours != value, np.zeros(gap_calendar.hours.shape))
         axis.pcolormesh(
             edges_x, edges_y, cells, cmap=LinearSegmentedColormap.from_list("one", [colour, colour]), **frame
         )
-    cells = np.ma.masked_less(found.hours, 1)
+    cells = np.ma.masked_less(gap_calendar.hours, 1)
     axis.pcolormesh(edges_x, edges_y, cells, cmap=colours, norm=norm, **frame)
-    if len(found.dates) <= 40:
-        _numbers(axis, found.hours, norm)
+    if len(gap_calendar.dates) <= 40:
+        _numbers(axis, gap_calendar.hours, norm)
     axis.set_xlim(0, 24)
     axis.set_xticks(range(0, 25, 3), [f"{hour:02d}" for hour in range(0, 25, 3)])
-    axis.set_ylim(len(found.dates) - 0.5, -0.5)
-    every = -(-len(found.dates) // 31)
-    axis.set_yticks(range(0, len(found.dates), every), found.dates[::every])
+    axis.set_ylim(len(gap_calendar.dates) - 0.5, -0.5)
+    every = -(-len(gap_calendar.dates) // 31)
+    axis.set_yticks(range(0, len(gap_calendar.dates), every), gap_calendar.dates[::every])
     axis.tick_params(length=0)
     axis.spines[["left", "bottom"]].set_visible(False)
     axis.set_title("findings in each hour")
@@ -168,14 +168,16 @@ def _numbers(axis: Any, hours: Any, norm: Any) -> None:
             )  # fmt: skip
 
 
-def _kinds(drawn: Any, axis: Any, found: Calendar) -> None:
+def _kinds(drawn: Any, axis: Any, gap_calendar: Calendar) -> None:
     from matplotlib.ticker import MaxNLocator
 
-    left = np.zeros(len(found.dates))
-    rows = range(len(found.dates))
-    by_size: Sequence[str] = sorted(found.kinds, key=lambda kind: (-sum(found.kinds[kind]), kind))
+    left = np.zeros(len(gap_calendar.dates))
+    rows = range(len(gap_calendar.dates))
+    by_size: Sequence[str] = sorted(
+        gap_calendar.kinds, key=lambda kind: (-sum(gap_calendar.kinds[kind]), kind)
+    )
     for colour, kind in zip(style.CYCLE * 3, by_size, strict=False):
-        counts = np.array(found.kinds[kind])
+        counts = np.array(gap_calendar.kinds[kind])
         axis.barh(rows, counts, left=left, color=colour, height=0.62, label=kind.replace("_", " "))
         left = left + counts
     axis.grid(visible=False, axis="y")

@@ -73,12 +73,12 @@ def draw(
         return style.save(drawn, folder, f"spread-{window.file_name}", svg)
 
 
-def _scale(axis: Any, found: dict[str, Any]) -> None:
+def _scale(axis: Any, bins: dict[str, Any]) -> None:
     """Sets the axis: linear from 0, or logarithmic where a few wide moments would press all others flat."""
     from matplotlib.ticker import FuncFormatter
 
-    least, most = float(found["low"].min()), float(found["high"].max())
-    if least > 0 and most > LOG_FROM * float(np.median(found["middle"])):
+    least, most = float(bins["low"].min()), float(bins["high"].max())
+    if least > 0 and most > LOG_FROM * float(np.median(bins["middle"])):
         axis.set_yscale("log")
         axis.set_ylim(least * 0.7, most * 1.4)
         axis.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))

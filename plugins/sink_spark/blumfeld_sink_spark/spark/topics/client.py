@@ -130,18 +130,18 @@ class Topics:
         }
         return {place: ends[offset][place] if offset in ends else offset for place, offset in offsets.items()}
 
-    def _offsets(self, asked: Mapping[Place, int]) -> Offsets:
+    def _offsets(self, time_by_place: Mapping[Place, int]) -> Offsets:
         """Returns the offset at each of these times (ms), which may be ``EARLIEST`` or ``LATEST``."""
         from confluent_kafka import OFFSET_INVALID, IsolationLevel, KafkaError, KafkaException, TopicPartition
 
         committed = self._settings.isolation == "read_committed"
         isolation = IsolationLevel.READ_COMMITTED if committed else IsolationLevel.READ_UNCOMMITTED
-        if not asked:
+        if not time_by_place:
             return {}
 
         def ask(left: float) -> Offsets:
             futures = self._admin.list_offsets(
-                {TopicPartition(*place): _spec(time_ms) for place, time_ms in asked.items()},
+                {TopicPartition(*place): _spec(time_ms) for place, time_ms in time_by_place.items()},
                 isolation_level=isolation,
                 request_timeout=left,
             )
