@@ -8,6 +8,7 @@ from types import SimpleNamespace
 from typing import Any, TypeVar, cast
 
 import msgspec
+import pytest
 
 from blumfeld.broker.broker import Broker
 from blumfeld.broker.composition import BrokerComposition
@@ -59,6 +60,7 @@ from tests.broker.batches import batch, produce
 from tests.broker.plain_storage import PlainLog, PlainStorage
 
 M = TypeVar("M", bound=Message)
+T = TypeVar("T")
 NODE = 1
 LISTENER = Listener(name="PLAINTEXT", kind="broker", host="127.0.0.1", port=9092)
 CONTROLLER_LISTENER = Listener(name="CONTROLLER", kind="controller", host="127.0.0.1", port=9093)
@@ -305,6 +307,22 @@ class FakeMetadata:
         )
         self.image.topics[name] = topic
         self.tell(ImageDelta(partitions_changed=((topic, image),)))
+
+
+def noting(
+    monkeypatch: pytest.MonkeyPatch, owner: Any, name: str, note: Callable[..., T] = lambda *_: None
+) -> list[T]:
+    """From now on each call of ``owner.name`` adds what ``note`` makes of the arguments to the list that is returned,
+    and does its work."""
+    notes: list[T] = []
+    work = getattr(owner, name)
+
+    def noted(*arguments: Any) -> Any:
+        notes.append(note(*arguments))
+        return work(*arguments)
+
+    monkeypatch.setattr(owner, name, noted)
+    return notes
 
 
 class Permissions:

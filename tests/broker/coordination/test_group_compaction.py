@@ -15,32 +15,20 @@ from blumfeld.spi.internal_topics import OFFSETS_TOPIC
 from blumfeld.wire.messages.delete_groups import DeleteGroupsRequest
 from blumfeld.wire.messages.find_coordinator import FindCoordinatorRequest
 from blumfeld.wire.messages.leave_group import LeaveGroupRequest, MemberIdentity
-from blumfeld.wire.messages.offset_commit import (
-    OffsetCommitRequest,
-    OffsetCommitRequestPartition,
-    OffsetCommitRequestTopic,
-)
 from blumfeld.wire.messages.offset_delete import (
     OffsetDeleteRequest,
     OffsetDeleteRequestPartition,
     OffsetDeleteRequestTopic,
 )
-from blumfeld.wire.messages.txn_offset_commit import (
-    TxnOffsetCommitRequest,
-    TxnOffsetCommitRequestPartition,
-    TxnOffsetCommitRequestTopic,
-)
-from blumfeld.wire.messages.write_txn_markers import (
-    WritableTxnMarker,
-    WritableTxnMarkerTopic,
-    WriteTxnMarkersRequest,
-)
+from blumfeld.wire.messages.write_txn_markers import WriteTxnMarkersRequest
 from blumfeld_groups_classic import ClassicGroupProtocol
 from blumfeld_storage_memory import MemoryStorage
 from tests.broker.coordination.test_group_coordination import join_request
 from tests.broker.fake_transactions import FakeTransactions
+from tests.broker.handlers.marker_steps import marker, txn_commit
 from tests.broker.harness import BrokerHarness
 from tests.broker.upkeep.test_cleaner import BACKOFF_MS
+from tests.coordinator.groups.test_offsets import commit_request
 from tests.everyday import first
 
 GROUPS = ("a", "b", "c")
@@ -82,18 +70,22 @@ class Compacted(BrokerHarness):
         kind = random.randrange(10)
         group, partition, offset = random.choice(GROUPS), random.randrange(4), random.randrange(1_000)
         if kind < 4:
-            self.ask(commit(group, partition, offset), 8)
+            self.ask(commit_request(group_id=group, partition=partition, offset=offset), 8)
         elif kind < 6:
             producer = random.choice(PRODUCERS)
             self.open.add(producer)
-            self.ask(commit_in_transaction(producer, group, partition, offset), 4)
+            self.ask(txn_commit(producer, group=group, partition=partition, offset=offset), 4)
         elif kind < 8 and self.open:
-            producer = self.open.pop()
-            self.ask(end(producer, commit=random.random() < 0.6), 1)
+            self.end(self.open.pop(), commit=random.random() < 0.6)
         elif kind == 8:
-            self.ask(forget(group, partition), 0)
+            partitions = [OffsetDeleteRequestPartition(partition_index=partition)]
+            topics = [OffsetDeleteRequestTopic(name="t", partitions=partitions)]
+            self.ask(OffsetDeleteRequest(group_id=group, topics=topics), 0)
         else:
             self.ask(DeleteGroupsRequest(groups_names=[group]), 2)
+
+    def end(self, producer: int, *, commit: bool) -> None:
+        self.ask(WriteTxnMarkersRequest(markers=[marker(producer, commit=commit)]), 1)
 
     def compact(self) -> None:
         """Seal what there is, and let the cleaner look."""
@@ -102,37 +94,6 @@ class Compacted(BrokerHarness):
 
 
 DIRTY: dict[str, Any] = {"min_cleanable_dirty_ratio": "0.0"}
-
-
-def commit(group: str, partition: int, offset: int) -> OffsetCommitRequest:
-    partitions = [OffsetCommitRequestPartition(partition_index=partition, committed_offset=offset)]
-    return OffsetCommitRequest(
-        group_id=group, topics=[OffsetCommitRequestTopic(name="t", partitions=partitions)]
-    )
-
-
-def commit_in_transaction(producer: int, group: str, partition: int, offset: int) -> TxnOffsetCommitRequest:
-    partitions = [TxnOffsetCommitRequestPartition(partition_index=partition, committed_offset=offset)]
-    return TxnOffsetCommitRequest(
-        transactional_id=f"x{producer}",
-        group_id=group,
-        producer_id=producer,
-        producer_epoch=0,
-        topics=[TxnOffsetCommitRequestTopic(name="t", partitions=partitions)],
-    )
-
-
-def end(producer: int, *, commit: bool) -> WriteTxnMarkersRequest:
-    topics = [WritableTxnMarkerTopic(name=OFFSETS_TOPIC, partition_indexes=[0])]
-    marker = WritableTxnMarker(producer_id=producer, transaction_result=commit, topics=topics)
-    return WriteTxnMarkersRequest(markers=[marker])
-
-
-def forget(group: str, partition: int) -> OffsetDeleteRequest:
-    partitions = [OffsetDeleteRequestPartition(partition_index=partition)]
-    return OffsetDeleteRequest(
-        group_id=group, topics=[OffsetDeleteRequestTopic(name="t", partitions=partitions)]
-    )
 
 
 def state(shard: GroupsShard) -> Any:
@@ -160,11 +121,11 @@ def test_what_compaction_leaves_gives_the_same_groups(seed: int) -> None:
         broker.compact()
         assert state(broker.replayed()) == before, "by what compaction left"
     while broker.open:
-        broker.ask(end(broker.open.pop(), commit=True), 1)
+        broker.end(broker.open.pop(), commit=True)
     before = state(broker.shard)
     assert not before[1]
     for _ in range(4):
-        broker.ask(commit("last", 0, 1), 8)
+        broker.ask(commit_request(group_id="last", offset=1), 8)
         broker.compact()
     left = sum(batch.record_count for batch in log.batches(0) if not batch.is_control)
     assert left <= len(broker.shard.offsets) + 3, "all but the last of each is gone"

@@ -8,7 +8,6 @@ import pytest
 
 from blumfeld.broker.coordination.led_topic import fitting
 from blumfeld.coordinator.runtime.coordinator import RELOAD_DELAY_MS
-from blumfeld.spi.cluster import PartitionImage
 from blumfeld.spi.groups import CoordinatorRecord
 from blumfeld.spi.internal_topics import OFFSETS_TOPIC
 from blumfeld.wire.api import ApiKey
@@ -56,23 +55,15 @@ class Grouped(BrokerHarness):
 
     def lead(self, leader: int, epoch: int) -> None:
         """The controller moves the leadership of the groups' partition."""
-        image = PartitionImage(
-            partition=0,
-            replicas=(NODE,),
-            isr=(NODE,),
-            leader=leader,
-            leader_epoch=epoch,
-            partition_epoch=epoch,
-        )
-        self.metadata.change_partition(OFFSETS_TOPIC, image)
+        self.change_partition(OFFSETS_TOPIC, leader=leader, epoch=epoch, partition_epoch=epoch)
         self.runtime.run_turn()
 
 
-def join_request() -> JoinGroupRequest:
+def join_request(instance: str = "one") -> JoinGroupRequest:
     """A static member: it is in at once, and waits for others where there are any."""
     return JoinGroupRequest(
         group_id="g",
-        group_instance_id="one",
+        group_instance_id=instance,
         session_timeout_ms=10_000,
         rebalance_timeout_ms=10_000,
         protocol_type="consumer",
@@ -152,22 +143,18 @@ def test_who_waits_is_told_when_leadership_changes(leader: int) -> None:
     broker.commit(4)
     first: Any = broker.ask(join_request(), 9)
     assert first.error_code == 0
-    waiting = broker.send(JoinGroupRequest(**{**_fields(join_request()), "group_instance_id": "two"}), 9)
+    waiting = broker.send(join_request("two"), 9)
     assert not waiting.settled
     broker.lead(leader, 1)
     assert broker.response(waiting, join_request(), 9).error_code == ErrorCode.NOT_COORDINATOR
     assert broker.fetch() == ([4] if leader == NODE else ErrorCode.NOT_COORDINATOR)
 
 
-def _fields(request: JoinGroupRequest) -> dict[str, Any]:
-    return {name: getattr(request, name) for name in request.__struct_fields__}
-
-
 def test_a_change_within_the_epoch_leaves_the_shard_alone() -> None:
     """An ISR that grows is no reason to send everyone away."""
     broker = Grouped()
     broker.ask(join_request(), 9)
-    waiting = broker.send(JoinGroupRequest(**{**_fields(join_request()), "group_instance_id": "two"}), 9)
+    waiting = broker.send(join_request("two"), 9)
     broker.lead(NODE, 0)
     assert not waiting.settled
 

@@ -13,7 +13,7 @@ from blumfeld.broker.replicas.partition import Partition
 from blumfeld.wire.errors import ErrorCode
 from blumfeld.wire.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
 from tests.broker.batches import batch, fetch, produce
-from tests.broker.harness import BrokerHarness, FakeExchange
+from tests.broker.harness import BrokerHarness, FakeExchange, noting
 from tests.everyday import examples
 
 VERSION = 12
@@ -229,14 +229,9 @@ def test_a_follower_is_told_the_newest_high_watermark() -> None:
 def test_a_follower_acknowledges_once_a_request(monkeypatch: pytest.MonkeyPatch) -> None:
     broker = replicated()
     leader = broker.leader()
-    fetched: list[int] = []
-    was = type(leader).follower_fetched
-
-    def follower_fetched(self: Any, replica_id: int, broker_epoch: int, offset: int, start: int) -> ErrorCode:
-        fetched.append(offset)
-        return was(self, replica_id, broker_epoch, offset, start)
-
-    monkeypatch.setattr(type(leader), "follower_fetched", follower_fetched)
+    fetched = noting(
+        monkeypatch, type(leader), "follower_fetched", lambda leader, replica, epoch, offset, *_: int(offset)
+    )
     request = fetch(0, max_wait_ms=WAIT_MS, replica_id=2, min_bytes=3 * ONE)
     follower = sent(broker, request)
     for _ in range(3):
@@ -268,15 +263,7 @@ def test_a_topic_of_the_same_name_takes_the_place_of_the_old_one() -> None:
 @pytest.fixture
 def reads(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Partitions that were read, in order."""
-    made: list[int] = []
-    read = Partition.read
-
-    def counted(self: Partition, *where: Any) -> Any:
-        made.append(self.partition.partition)
-        return read(self, *where)
-
-    monkeypatch.setattr(Partition, "read", counted)
-    return made
+    return noting(monkeypatch, Partition, "read", lambda partition, *_: int(partition.partition.partition))
 
 
 def test_only_the_answer_reads_and_only_what_has_bytes(reads: list[int]) -> None:
@@ -333,15 +320,7 @@ def test_consumers_that_are_told_together_share_a_read(monkeypatch: pytest.Monke
     """But not with the next turn, and not if they ask for something else."""
     broker = BrokerHarness()
     broker.create_topic("t")
-    log = broker.log_of("t")
-    made: list[int] = []
-    read = log.read
-
-    def counted(*where: Any) -> Any:
-        made.append(where[0])
-        return read(*where)
-
-    monkeypatch.setattr(log, "read", counted)
+    made = noting(monkeypatch, broker.log_of("t"), "read", lambda offset, *_: int(offset))
     for end in range(3):
         requests = [fetch(end, max_wait_ms=WAIT_MS) for _ in range(4)]
         requests.append(fetch(end, max_wait_ms=WAIT_MS, partition_bytes_max=ONE))

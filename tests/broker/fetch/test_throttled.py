@@ -9,7 +9,7 @@ import pytest
 from blumfeld.broker.replicas.partition import Partition
 from blumfeld.wire.messages.fetch import FetchRequest, FetchResponse
 from tests.broker.batches import batch, fetch, produce
-from tests.broker.harness import BrokerHarness, FakeExchange
+from tests.broker.harness import BrokerHarness, FakeExchange, noting
 
 VERSION = 12
 ONE = len(batch())
@@ -92,14 +92,7 @@ def test_a_parked_fetch_is_not_read_again_for_throttled_bytes(
     broker = throttled(2)
     fill(broker, 3)
     broker.ask(fetch(0, replica_id=OUTSIDE), VERSION)
-    reads: list[int] = []
-    read = Partition.read
-
-    def noted(self: Partition, *asked: Any) -> Any:
-        reads.append(self.partition.partition)
-        return read(self, *asked)
-
-    monkeypatch.setattr(Partition, "read", noted)
+    reads = noting(monkeypatch, Partition, "read")
     request = fetch(3, partitions=(0,), replica_id=OUTSIDE, max_wait_ms=WAIT_MS, min_bytes=min_bytes)
     waiting = park(broker, request)
     for _ in range(2):

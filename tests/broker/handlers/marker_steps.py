@@ -63,6 +63,31 @@ STEPS = (
 )
 
 
+def txn_commit(
+    producer_id: int, epoch: int = 0, *, group: str = "g", partition: int = 0, offset: int = 0
+) -> TxnOffsetCommitRequest:
+    """A commit for one partition of ``t`` in a producer's transaction."""
+    partitions = [TxnOffsetCommitRequestPartition(partition_index=partition, committed_offset=offset)]
+    return TxnOffsetCommitRequest(
+        transactional_id=f"x{producer_id}",
+        group_id=group,
+        producer_id=producer_id,
+        producer_epoch=epoch,
+        topics=[TxnOffsetCommitRequestTopic(name="t", partitions=partitions)],
+    )
+
+
+def marker(
+    producer_id: int, *places: tuple[str, int], commit: bool = True, **fields: int
+) -> WritableTxnMarker:
+    """The end of a producer's transaction, in the groups' partition unless other places are given."""
+    topics = [
+        WritableTxnMarkerTopic(name=topic, partition_indexes=[partition])
+        for topic, partition in places or ((OFFSETS_TOPIC, 0),)
+    ]
+    return WritableTxnMarker(producer_id=producer_id, transaction_result=commit, topics=topics, **fields)
+
+
 def answers(ask: Ask, base: int = 0) -> list[str]:
     """What comes of each step, offsets and times left out. ``base`` is added to each producer id."""
     return [f"{step}: {_one(ask, step, base)}" for step in STEPS]
@@ -73,41 +98,30 @@ def _one(ask: Ask, step: str, base: int) -> str:
     options = dict(word.split("=") for word in words if "=" in word)
     producer_id, epoch = int(options["pid"]) + base, int(options.get("epoch", "0"))
     if verb == "txn":
-        return ErrorCode(_commit(ask, producer_id, epoch)).name
+        committed = ask(txn_commit(producer_id, epoch, group="markers"), 4)
+        return ErrorCode(committed.topics[0].partitions[0].error_code).name
     topic, partition = options.get("topic", OFFSETS_TOPIC), int(options.get("partition", "0"))
     if verb == "producer":
         return _producer(ask, topic, partition, producer_id)
-    marker = WritableTxnMarker(
-        producer_id=producer_id,
+    ending = marker(
+        producer_id,
+        (topic, partition),
+        commit="abort" not in words,
         producer_epoch=epoch,
         coordinator_epoch=int(options.get("coordinator", "0")),
-        transaction_result="abort" not in words,
-        topics=[WritableTxnMarkerTopic(name=topic, partition_indexes=[partition])],
         transaction_version=int(options.get("version", "0")),
     )
-    (result,) = ask(WriteTxnMarkersRequest(markers=[marker]), int(options.get("v", "2"))).markers
+    (result,) = ask(WriteTxnMarkersRequest(markers=[ending]), int(options.get("v", "2"))).markers
     assert result.producer_id == producer_id
     return ErrorCode(result.topics[0].partitions[0].error_code).name
 
 
-def _commit(ask: Ask, producer_id: int, epoch: int) -> int:
-    request = TxnOffsetCommitRequest(
-        transactional_id="x",
-        group_id="markers",
-        producer_id=producer_id,
-        producer_epoch=epoch,
-        topics=[TxnOffsetCommitRequestTopic(name="t", partitions=[TxnOffsetCommitRequestPartition()])],
-    )
-    code: int = ask(request, 4).topics[0].partitions[0].error_code
-    return code
-
-
 def _producer(ask: Ask, topic: str, partition: int, producer_id: int) -> str:
     request = DescribeProducersRequest(topics=[TopicRequest(name=topic, partition_indexes=[partition])])
-    found = ask(request, 0).topics[0].partitions[0].active_producers
+    producers = ask(request, 0).topics[0].partitions[0].active_producers
     return " ".join(
         f"epoch={p.producer_epoch} sequence={p.last_sequence} coordinator={p.coordinator_epoch} "
         f"{'open' if p.current_txn_start_offset >= 0 else 'closed'}"
-        for p in found
+        for p in producers
         if p.producer_id == producer_id
     )

@@ -24,7 +24,7 @@ from blumfeld.wire.messages.produce import (
 from blumfeld_kit.fakes.runtime import EPOCH_MS
 from tests.broker.batches import batch, produce
 from tests.broker.fake_transactions import FakeTransactions
-from tests.broker.harness import BrokerHarness, FakeExchange, Succeeding
+from tests.broker.harness import BrokerHarness, FakeExchange, Succeeding, noting
 
 VERSIONS = range(3, 14)
 
@@ -74,16 +74,11 @@ def test_nothing_is_answered_before_the_write(broker: BrokerHarness) -> None:
     assert exchange.settled
 
 
-def test_a_turn_writes_once_however_many_requests_it_took(broker: BrokerHarness) -> None:
+def test_a_turn_writes_once_however_many_requests_it_took(
+    broker: BrokerHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
     log = broker.log_of("t")
-    writes: list[int] = []
-    write = log.write
-
-    def counted(done: Callable[[Any], None]) -> None:
-        writes.append(log.placed_end_offset)
-        write(done)
-
-    log.write = counted  # type: ignore[method-assign]
+    writes = noting(monkeypatch, log, "write", lambda _: log.placed_end_offset)
     exchanges = [broker.begin(broker.frame(produce(batch()), 9)) for _ in range(5)]
     broker.runtime.run_turn()
     assert writes == [5]

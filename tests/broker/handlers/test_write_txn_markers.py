@@ -9,37 +9,25 @@ from typing import Any
 import pytest
 
 from blumfeld.broker.handlers.broker import api_27_write_txn_markers, api_61_describe_producers
-from blumfeld.broker.replicas.partition import Partition
-from blumfeld.spi.cluster import PartitionImage, TopicImage
-from blumfeld.spi.context import Principal
+from blumfeld.spi.cluster import TopicImage
 from blumfeld.spi.internal_topics import TRANSACTIONS_TOPIC
 from blumfeld.spi.steps import CHUNK_ELEMENTS
 from blumfeld.wire.errors import ErrorCode
 from blumfeld.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from blumfeld.wire.messages.describe_producers import (
     DescribeProducersRequest,
-    DescribeProducersResponse,
     TopicRequest,
 )
 from blumfeld.wire.messages.find_coordinator import FindCoordinatorRequest
 from blumfeld.wire.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic
-from blumfeld.wire.messages.txn_offset_commit import (
-    TxnOffsetCommitRequest,
-    TxnOffsetCommitRequestPartition,
-    TxnOffsetCommitRequestTopic,
-)
-from blumfeld.wire.messages.write_txn_markers import (
-    WritableTxnMarker,
-    WritableTxnMarkerTopic,
-    WriteTxnMarkersRequest,
-    WriteTxnMarkersResponse,
-)
+from blumfeld.wire.messages.txn_offset_commit import TxnOffsetCommitRequest
+from blumfeld.wire.messages.write_txn_markers import WriteTxnMarkersRequest, WriteTxnMarkersResponse
 from blumfeld.wire.schema import Message
 from blumfeld_groups_classic import ClassicGroupProtocol
-from tests.broker.batches import batch, produce
+from tests.broker.batches import batch
 from tests.broker.fake_transactions import FakeTransactions
-from tests.broker.handlers.marker_steps import OFFSETS_TOPIC, answers
-from tests.broker.harness import BrokerHarness
+from tests.broker.handlers.marker_steps import OFFSETS_TOPIC, answers, marker, txn_commit
+from tests.broker.harness import BrokerHarness, Permissions, noting, partition_image
 from tests.broker.plain_storage import PlainLog, PlainStorage
 from tests.coordinator.groups.test_offsets_traces_oracle import SETTINGS, Live
 from tests.kafka_peer import kafka_on, peer_script
@@ -101,9 +89,7 @@ class Transacting(BrokerHarness):
 
     def coordinator_epoch(self, epoch: int) -> None:
         """Another node coordinates transactions, in this epoch."""
-        partition = PartitionImage(
-            partition=0, replicas=(2,), isr=(2,), leader=2, leader_epoch=epoch, partition_epoch=0
-        )
+        partition = partition_image(replicas=(2,), leader=2, epoch=epoch)
         self.metadata.image.topics[TRANSACTIONS_TOPIC] = TopicImage(
             name=TRANSACTIONS_TOPIC, topic_id=b"transactions----", partitions={0: partition}
         )
@@ -111,16 +97,6 @@ class Transacting(BrokerHarness):
     @property
     def offsets_log(self) -> PlainLog:
         return self.log_of(OFFSETS_TOPIC)
-
-    @property
-    def partition(self) -> Partition:
-        found = self.broker.partitions.find(OFFSETS_TOPIC, 0)
-        assert found is not None
-        return found
-
-    @property
-    def stable(self) -> int | None:
-        return self.partition.state.producers.first_unstable_offset
 
     def commit(self, offset: int, epoch: int = 0) -> ErrorCode:
         """TxnOffsetCommit of ``t-0``."""
@@ -131,30 +107,18 @@ class Transacting(BrokerHarness):
         """What is committed for ``t-0``, if that is stable."""
         topics = [OffsetFetchRequestTopic(name="t", partition_indexes=[0])]
         response = self.ask(OffsetFetchRequest(group_id="g", topics=topics, require_stable=True), 7)
-        (found,) = response.topics[0].partitions
-        return ErrorCode(found.error_code) if found.error_code else int(found.committed_offset)
+        (partition,) = response.topics[0].partitions
+        return ErrorCode(partition.error_code) if partition.error_code else int(partition.committed_offset)
 
 
 def txn_request(offset: int, epoch: int = 0) -> TxnOffsetCommitRequest:
-    """A commit for ``t-0`` in group ``g``."""
-    partitions = [TxnOffsetCommitRequestPartition(committed_offset=offset)]
-    return TxnOffsetCommitRequest(
-        transactional_id="x",
-        group_id="g",
-        producer_id=PRODUCER,
-        producer_epoch=epoch,
-        topics=[TxnOffsetCommitRequestTopic(name="t", partitions=partitions)],
-    )
+    """The producer's commit for ``t-0`` in group ``g``."""
+    return txn_commit(PRODUCER, epoch, offset=offset)
 
 
 def end(commit: bool, *places: tuple[str, int]) -> WriteTxnMarkersRequest:
     """The end of the producer's transaction, in the groups' partition unless told."""
-    topics = [
-        WritableTxnMarkerTopic(name=topic, partition_indexes=[partition])
-        for topic, partition in places or ((OFFSETS_TOPIC, 0),)
-    ]
-    marker = WritableTxnMarker(producer_id=PRODUCER, transaction_result=commit, topics=topics)
-    return WriteTxnMarkersRequest(markers=[marker])
+    return WriteTxnMarkersRequest(markers=[marker(PRODUCER, *places, commit=commit)])
 
 
 def codes(response: Any) -> list[ErrorCode]:
@@ -192,8 +156,8 @@ def test_a_marker_of_no_coordinator_that_the_metadata_has_is_refused() -> None:
         marker.coordinator_epoch = epoch
         assert codes(broker.ask(request, 1)) == [code]
     assert broker.log_of("t").written_end_offset == 2
-    told = [event for level, event, _ in broker.log.events if level == "warning"]
-    assert told == ["a transaction's marker has a later epoch than any coordinator of the metadata"]
+    warnings = [event for level, event, _ in broker.log.events if level == "warning"]
+    assert warnings == ["a transaction's marker has a later epoch than any coordinator of the metadata"]
 
 
 def test_an_operator_ends_a_transaction_with_the_epoch_that_the_partition_knows() -> None:
@@ -237,14 +201,15 @@ def test_offsets_of_a_transaction_count_from_its_marker_on(commit: bool) -> None
     assert broker.commit(5) is ErrorCode.NONE
     (batch,) = broker.offsets_log.batches(0)
     assert (batch.producer_id, batch.is_transactional, batch.base_sequence) == (PRODUCER, True, 0)
-    assert broker.stable == 0
+    assert broker.hosted(OFFSETS_TOPIC).state.producers.first_unstable_offset == 0
     assert broker.fetch() is ErrorCode.UNSTABLE_OFFSET_COMMIT
     broker.stop()
     broker = Transacting(storage)
     assert broker.fetch() is ErrorCode.UNSTABLE_OFFSET_COMMIT
     assert codes(broker.ask(end(commit), 1)) == [ErrorCode.NONE]
-    assert broker.stable is None
-    aborted = [(entry.producer_id, entry.first_offset) for entry in broker.partition.state.aborted.entries]
+    state = broker.hosted(OFFSETS_TOPIC).state
+    assert state.producers.first_unstable_offset is None
+    aborted = [(entry.producer_id, entry.first_offset) for entry in state.aborted.entries]
     assert aborted == ([] if commit else [(PRODUCER, 0)])
     assert broker.fetch() == (5 if commit else -1)
     broker.stop()
@@ -289,24 +254,14 @@ def test_each_partition_of_a_marker_is_answered_on_its_own() -> None:
     assert broker.ask(WriteTxnMarkersRequest(), 1).markers == []
 
 
-def marker(producer_id: int, epoch: int, *indexes: int) -> WritableTxnMarker:
-    """A commit in these partitions of ``t``."""
-    topics = [WritableTxnMarkerTopic(name="t", partition_indexes=list(indexes))]
-    return WritableTxnMarker(
-        producer_id=producer_id, producer_epoch=epoch, transaction_result=True, topics=topics
-    )
-
-
 def test_markers_for_the_same_partitions_are_each_checked_and_answered() -> None:
     """Partition by partition, but the second marker of a producer is checked behind the first one."""
     broker = Transacting()
-    markers = [marker(1, 5, 0, 9, 1), marker(2, -1, 0, 9, 1), marker(1, 4, 0, 9, 1), marker(3, 0, 0, 9, 1)]
-    none, unknown, nowhere = (
-        ErrorCode.NONE,
-        ErrorCode.UNKNOWN_SERVER_ERROR,
-        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-    )
-    fenced = ErrorCode.INVALID_PRODUCER_EPOCH
+    places = ("t", 0), ("t", 9), ("t", 1)
+    epochs = ((1, 5), (2, -1), (1, 4), (3, 0))
+    markers = [marker(producer, *places, producer_epoch=epoch) for producer, epoch in epochs]
+    none, unknown = ErrorCode.NONE, ErrorCode.UNKNOWN_SERVER_ERROR
+    nowhere, fenced = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.INVALID_PRODUCER_EPOCH
     answer = broker.ask(WriteTxnMarkersRequest(markers=markers), 1)
     assert [one.producer_id for one in answer.markers] == [1, 2, 1, 3]
     assert [codes(WriteTxnMarkersResponse(markers=[one])) for one in answer.markers] == [
@@ -317,16 +272,15 @@ def test_markers_for_the_same_partitions_are_each_checked_and_answered() -> None
     ]
     for index in (0, 1):
         batches = list(broker.log_of("t", index).batches(0))
-        assert [(one.base_offset, one.producer_id, one.producer_epoch) for one in batches] == [
-            (0, 1, 5),
-            (1, 3, 0),
-        ]
+        written = [(batch.base_offset, batch.producer_id, batch.producer_epoch) for batch in batches]
+        assert written == [(0, 1, 5), (1, 3, 0)]
 
 
 def test_a_write_that_fails_fails_all_markers_of_its_partition() -> None:
     broker = Transacting()
     broker.log_of("t", 1).fail_next_write = True
-    answer = broker.ask(WriteTxnMarkersRequest(markers=[marker(1, 0, 0, 1), marker(2, 0, 0, 1)]), 1)
+    markers = [marker(producer, ("t", 0), ("t", 1)) for producer in (1, 2)]
+    answer = broker.ask(WriteTxnMarkersRequest(markers=markers), 1)
     assert codes(answer) == [ErrorCode.NONE, ErrorCode.KAFKA_STORAGE_ERROR] * 2
 
 
@@ -339,18 +293,6 @@ def test_a_fenced_producer_costs_the_groups_nothing() -> None:
     assert broker.commit(7, epoch=2) is ErrorCode.NONE
 
 
-class Allows:
-    """``Authorizer`` that allows these operations on the cluster, and all else."""
-
-    def __init__(self, *operations: str) -> None:
-        self.operations = operations
-
-    def authorize(
-        self, principal: Principal, host: str, operation: str, resource_type: str, name: str
-    ) -> bool:
-        return resource_type != "Cluster" or operation in self.operations
-
-
 @pytest.mark.parametrize(
     ("allowed", "code"),
     [
@@ -361,34 +303,22 @@ class Allows:
 )
 def test_brokers_and_operators_may_write_markers(allowed: tuple[str, ...], code: ErrorCode) -> None:
     """ClusterAction, or Alter on the cluster."""
-    broker = Transacting(authorizer=Allows(*allowed))
+    permissions = Permissions(lambda operation, kind, _: kind != "Cluster" or operation in allowed)
+    broker = Transacting(authorizer=permissions)
     assert codes(broker.ask(end(True), 1)) == [code]
     assert broker.offsets_log.placed_end_offset == (code is ErrorCode.NONE)
 
 
 def test_a_refusal_of_many_markers_is_told_for_each_in_steps(monkeypatch: pytest.MonkeyPatch) -> None:
-    parts: list[int] = []
-    made = api_27_write_txn_markers.failed
+    def size(request: WriteTxnMarkersRequest, *_: object) -> int:
+        return sum(len(topic.partition_indexes) for marker in request.markers for topic in marker.topics)
 
-    def counted(asked: WriteTxnMarkersRequest, code: int, message: str | None) -> WriteTxnMarkersResponse:
-        parts.append(sum(len(topic.partition_indexes) for one in asked.markers for topic in one.topics))
-        return made(asked, code, message)
-
-    monkeypatch.setattr(api_27_write_txn_markers, "failed", counted)
+    parts = noting(monkeypatch, api_27_write_txn_markers, "failed", size)
     request = end(True)
     request.markers[0].topics[0].partition_indexes = list(range(5_000))
-    answer = Transacting(authorizer=Allows()).ask(request, 1)
+    answer = Transacting(authorizer=Permissions()).ask(request, 1)
     assert codes(answer) == [ErrorCode.CLUSTER_AUTHORIZATION_FAILED] * 5_000
     assert max(parts) <= CHUNK_ELEMENTS
-
-
-class NotReading:
-    """``Authorizer`` that forbids to read topics."""
-
-    def authorize(
-        self, principal: Principal, host: str, operation: str, resource_type: str, name: str
-    ) -> bool:
-        return (operation, resource_type) != ("Read", "Topic")
 
 
 def describe(broker: BrokerHarness, *topics: str) -> list[tuple[ErrorCode, int]]:
@@ -413,7 +343,9 @@ def test_who_writes_to_a_partition_is_told() -> None:
         (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, 0),
         (ErrorCode.INVALID_TOPIC_EXCEPTION, 0),
     ]
-    forbidding = Transacting(authorizer=NotReading())
+    forbidding = Transacting(
+        authorizer=Permissions(lambda operation, kind, _: (operation, kind) != ("Read", "Topic"))
+    )
     assert describe(forbidding, "t") == [(ErrorCode.TOPIC_AUTHORIZATION_FAILED, 0)]
 
 
@@ -438,18 +370,17 @@ def test_many_producers_are_described_in_steps(monkeypatch: pytest.MonkeyPatch) 
     broker.create_topic("t", 2)
     for index in (0, 1):
         for producer_id in range(3):
-            data = batch(producer_id=producer_id, producer_epoch=0, base_sequence=0)
-            broker.ask(produce(data, partition=index), 9)
+            broker.produced(
+                batch(producer_id=producer_id, producer_epoch=0, base_sequence=0), partition=index
+            )
     request = DescribeProducersRequest(topics=[TopicRequest(name="t", partition_indexes=[0, 1])])
     at_once = broker.ask(request, 0)
     monkeypatch.setattr(api_61_describe_producers, "PRODUCERS_AT_ONCE", 5)
-    parts: list[int] = []
-    made = api_61_describe_producers.failed
-
-    def counted(asked: DescribeProducersRequest, code: int, message: str | None) -> DescribeProducersResponse:
-        parts.append(sum(len(topic.partition_indexes) for topic in asked.topics))
-        return made(asked, code, message)
-
-    monkeypatch.setattr(api_61_describe_producers, "failed", counted)
+    parts = noting(
+        monkeypatch,
+        api_61_describe_producers,
+        "failed",
+        lambda request, *_: sum(len(topic.partition_indexes) for topic in request.topics),
+    )
     assert broker.ask(request, 0) == at_once
     assert parts == [1, 1]

@@ -13,11 +13,11 @@ from blumfeld.broker.handlers.broker import (
     api_00_produce,
     api_01_fetch,
     api_03_metadata,
-    api_10_find_coordinator,
     api_32_describe_configs,
     api_75_describe_topic_partitions,
 )
 from blumfeld.broker.handlers.broker.api_03_metadata import PARTITIONS_AT_ONCE
+from blumfeld.broker.handlers.broker.api_10_find_coordinator import FindCoordinator
 from blumfeld.broker.serving import dispatch
 from blumfeld.config.values import BROKER_CONFIGS
 from blumfeld.spi.cluster import BROKER_RESOURCE
@@ -40,7 +40,6 @@ from blumfeld.wire.messages.describe_configs import (
 from blumfeld.wire.messages.describe_topic_partitions import (
     Cursor,
     DescribeTopicPartitionsRequest,
-    DescribeTopicPartitionsResponse,
     TopicRequest,
 )
 from blumfeld.wire.messages.describe_transactions import (
@@ -57,7 +56,7 @@ from blumfeld.wire.schema import Message
 from blumfeld_groups_classic import ClassicGroupProtocol
 from campaigns.raw_connection import RawConnection
 from campaigns.stalls import largest
-from tests.broker.harness import BrokerHarness
+from tests.broker.harness import BrokerHarness, failing, noting
 
 ELEMENTS = 900
 CLOSES = "closed"
@@ -158,11 +157,7 @@ def test_a_large_request_that_can_not_be_read_closes_the_connection() -> None:
 
 def test_an_error_of_the_handler_is_its_response() -> None:
     harness = BrokerHarness()
-
-    def handle(request: LeaveGroupRequest, context: RequestContext) -> LeaveGroupResponse:
-        raise RuntimeError("a defect")
-
-    harness.broker.register([leaving(handle)])
+    harness.broker.register([leaving(failing(RuntimeError("a defect")))])
     answer = harness.ask(large_leave(), 4)
     assert answer.error_code == ErrorCode.UNKNOWN_SERVER_ERROR
     assert ("error", "handler failed") in [(level, event) for level, event, _ in harness.log.events]
@@ -226,20 +221,13 @@ def test_a_defect_is_told_for_many_partitions_in_steps(
     request_: Message, module: Any, steps: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An error for each of 200,000 partitions took 50 to 70 ms in one piece."""
-    parts: list[int] = []
-    made = module.failed
 
-    def defect(*_: object) -> None:
-        raise RuntimeError("a defect")
-
-    def told(request: Any, code: int, message: str | None) -> Message:
+    def size(request: Any, *_: object) -> int:
         (topic,) = request.topic_data if module is api_00_produce else request.topics
-        parts.append(len(topic.partition_data if module is api_00_produce else topic.partitions))
-        answer: Message = made(request, code, message)
-        return answer
+        return len(topic.partition_data if module is api_00_produce else topic.partitions)
 
-    monkeypatch.setattr(f"{module.__name__}.{steps}", defect)
-    monkeypatch.setattr(module, "failed", told)
+    monkeypatch.setattr(f"{module.__name__}.{steps}", failing(RuntimeError("a defect")))
+    parts = noting(monkeypatch, module, "failed", size)
     (topic,) = BrokerHarness().ask(request_, 12).responses
     answers = topic.partition_responses if module is api_00_produce else topic.partitions
     assert [one.error_code for one in answers] == [ErrorCode.UNKNOWN_SERVER_ERROR] * 3_000
@@ -304,25 +292,18 @@ def test_a_few_long_keys_are_served_in_steps(
     key_type: int, count: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A key is hashed, character by character: 200 of 32 kB held the loop for hundreds of milliseconds."""
-    found: list[str] = []
-    find = api_10_find_coordinator.FindCoordinator._find
-
-    def noted(self: Any, key: str, key_type: int, context: RequestContext) -> Any:
-        found.append(key)
-        return find(self, key, key_type, context)
-
-    monkeypatch.setattr(api_10_find_coordinator.FindCoordinator, "_find", noted)
+    looked_up = noting(monkeypatch, FindCoordinator, "_find", lambda _, key, *__: str(key))
     harness = BrokerHarness(group_protocols=[ClassicGroupProtocol()])
     keys = [f"{number:03}".ljust(32_000, "x") for number in range(count)]
     request = FindCoordinatorRequest(key_type=key_type, coordinator_keys=keys)
     exchange = harness.begin(harness.frame(request, 4))
-    a_turn = [len(found)]
+    a_turn = [len(looked_up)]
     while not exchange.settled:
         harness.runtime.loop._one_turn()
-        a_turn.append(len(found))
+        a_turn.append(len(looked_up))
     assert max(after - before for before, after in pairwise(a_turn)) == 1
     answer = harness.response(exchange, request, 4)
-    assert [one.key for one in answer.coordinators] == keys == found
+    assert [one.key for one in answer.coordinators] == keys == looked_up
 
 
 @pytest.mark.parametrize("topics", [None, [MetadataRequestTopic(name="b")]], ids=["all", "named"])
@@ -345,16 +326,9 @@ def test_metadata_of_many_partitions_is_served_in_steps(
 
 
 def test_an_error_for_many_elements_is_answered_in_steps(monkeypatch: pytest.MonkeyPatch) -> None:
-    parts: list[int] = []
-    made = api_75_describe_topic_partitions.failed
-
-    def counted(
-        asked: DescribeTopicPartitionsRequest, code: int, message: str | None
-    ) -> DescribeTopicPartitionsResponse:
-        parts.append(len(asked.topics))
-        return made(asked, code, message)
-
-    monkeypatch.setattr(api_75_describe_topic_partitions, "failed", counted)
+    parts = noting(
+        monkeypatch, api_75_describe_topic_partitions, "failed", lambda request, *_: len(request.topics)
+    )
     names = [f"t{number}" for number in range(5_000)]
     request = DescribeTopicPartitionsRequest(
         topics=[TopicRequest(name=name) for name in names],
