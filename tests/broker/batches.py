@@ -22,9 +22,10 @@ def batch(*values: bytes, key: bytes | None = b"k", timestamp: int = EPOCH_MS, *
     return build_batch([Record(key, value, (), timestamp) for value in values or (b"v",)], **options)
 
 
-def declaring(data: bytearray, count: int) -> bytearray:
+def declaring(data: bytearray, count: int, last_offset_delta: int | None = None) -> bytearray:
     """The batch with another number of records in its header, and last offset delta and CRC to match."""
-    struct.pack_into(">i", data, LAST_OFFSET_DELTA_AT, count - 1)
+    delta = count - 1 if last_offset_delta is None else last_offset_delta
+    struct.pack_into(">i", data, LAST_OFFSET_DELTA_AT, delta)
     struct.pack_into(">i", data, COUNT_AT, count)
     struct.pack_into(">I", data, CRC_AT, crc32c(data[CRC_FROM:]))
     return data

@@ -309,9 +309,7 @@ class FakeMetadata:
         self.tell(ImageDelta(partitions_changed=((topic, image),)))
 
 
-def noting(
-    monkeypatch: pytest.MonkeyPatch, owner: Any, name: str, note: Callable[..., T] = lambda *_: None
-) -> list[T]:
+def noting(monkeypatch: pytest.MonkeyPatch, owner: Any, name: str, note: Callable[..., T]) -> list[T]:
     """From now on each call of ``owner.name`` adds what ``note`` makes of the arguments to the list that is returned,
     and does its work."""
     notes: list[T] = []
@@ -490,6 +488,7 @@ class BrokerHarness:
         parts.membership = self.broker.membership
         self.connection = self.connect()
         self._correlation_id = 0
+        self._gauges: dict[str, Callable[[], Any]] = {}
         if start:
             self.start()
 
@@ -550,8 +549,10 @@ class BrokerHarness:
         return leader
 
     def gauge(self, name: str) -> Any:
-        """The value of the gauge ``blumfeld_NAME``."""
-        return next(metric.read() for metric in self.broker.gauges() if metric.name == f"blumfeld_{name}")
+        """The value of ``blumfeld_NAME``. Some of them count from the first call on."""
+        if not self._gauges:
+            self._gauges = {metric.name: metric.read for metric in self.broker.gauges()}
+        return self._gauges[f"blumfeld_{name}"]()
 
     def produce_batch(
         self,
@@ -589,12 +590,24 @@ class BrokerHarness:
         handler.request(cast("Exchange", exchange), memoryview(frame))
         return exchange
 
-    def send(self, request: Message, version: int, client_id: str = "test") -> FakeExchange:
-        return self.send_frame(self.frame(request, version, client_id))
+    def send(
+        self,
+        request: Message,
+        version: int,
+        client_id: str = "test",
+        connection: FakeConnection | None = None,
+    ) -> FakeExchange:
+        return self.send_frame(self.frame(request, version, client_id), connection)
 
-    def ask(self, request: Message, version: int, client_id: str = "test") -> Any:
+    def ask(
+        self,
+        request: Message,
+        version: int,
+        client_id: str = "test",
+        connection: FakeConnection | None = None,
+    ) -> Any:
         """The response, which must come within the turn."""
-        return self.response(self.send(request, version, client_id), request, version)
+        return self.response(self.send(request, version, client_id, connection), request, version)
 
     def response(self, exchange: FakeExchange, request: Message, version: int) -> Any:
         """The answer as a message; the correlation id must be the request's."""

@@ -6,10 +6,9 @@ from typing import Any
 
 from blumfeld.broker.coordination.led_topic import LedTopic
 from blumfeld.coordinator.runtime.host import HostState
-from blumfeld.spi.cluster import PartitionImage
 from blumfeld.spi.groups import Decision
 from blumfeld.spi.internal_topics import TRANSACTIONS_TOPIC
-from tests.broker.harness import NODE, BrokerHarness
+from tests.broker.harness import BrokerHarness
 
 
 class EmptyShard:
@@ -46,9 +45,6 @@ def test_shards_follow_the_leadership_of_their_topic() -> None:
     broker.runtime.run_turn()
     assert sorted(made) == [0, 1]
     assert [host.state for host in led.coordinator.hosts] == [HostState.ACTIVE] * 2
-    image = PartitionImage(
-        partition=1, replicas=(NODE,), isr=(NODE,), leader=-1, leader_epoch=9, partition_epoch=9
-    )
-    broker.metadata.change_partition(TRANSACTIONS_TOPIC, image)
+    broker.change_partition(TRANSACTIONS_TOPIC, 1, leader=-1, epoch=9, partition_epoch=9)
     broker.runtime.run_turn()
     assert len([host for host in led.coordinator.hosts if host.state is HostState.ACTIVE]) == 1

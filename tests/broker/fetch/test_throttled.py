@@ -92,7 +92,7 @@ def test_a_parked_fetch_is_not_read_again_for_throttled_bytes(
     broker = throttled(2)
     fill(broker, 3)
     broker.ask(fetch(0, replica_id=OUTSIDE), VERSION)
-    reads = noting(monkeypatch, Partition, "read")
+    reads = noting(monkeypatch, Partition, "read", lambda partition, *_: partition)
     request = fetch(3, partitions=(0,), replica_id=OUTSIDE, max_wait_ms=WAIT_MS, min_bytes=min_bytes)
     waiting = park(broker, request)
     for _ in range(2):

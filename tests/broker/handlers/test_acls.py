@@ -11,15 +11,7 @@ from blumfeld.wire.messages.api_versions import ApiVersionsRequest
 from blumfeld.wire.messages.create_acls import AclCreation, CreateAclsRequest
 from blumfeld.wire.messages.delete_acls import DeleteAclsFilter, DeleteAclsRequest
 from blumfeld.wire.messages.describe_acls import DescribeAclsRequest
-from tests.broker.harness import CONTROLLER_LISTENER, LISTENER, BrokerHarness
-
-
-class Everybody:
-    """An authorizer."""
-
-    def authorize(self, *_: object) -> bool:
-        return True
-
+from tests.broker.harness import CONTROLLER_LISTENER, LISTENER, BrokerHarness, Permissions
 
 ACL_KEYS = {29: (1, 3), 30: (1, 3), 31: (1, 3)}
 DISABLED = ErrorCode.SECURITY_DISABLED
@@ -44,13 +36,12 @@ def test_every_request_on_acls_is_answered_with_security_disabled(version: int, 
 @pytest.mark.parametrize("listener", [LISTENER, CONTROLLER_LISTENER], ids=lambda one: one.kind)
 def test_both_kinds_of_listener_list_them_as_kafka_does(listener: Any) -> None:
     broker = BrokerHarness()
-    exchange = broker.send_frame(broker.frame(ApiVersionsRequest(), 0), broker.connect(listener))
-    listed = broker.response(exchange, ApiVersionsRequest(), 0).api_keys
-    found = {key.api_key: (key.min_version, key.max_version) for key in listed}
-    assert {key: found.get(key) for key in ACL_KEYS} == ACL_KEYS
+    keys = broker.ask(ApiVersionsRequest(), 0, connection=broker.connect(listener)).api_keys
+    listed = {key.api_key: (key.min_version, key.max_version) for key in keys}
+    assert {key: listed.get(key) for key in ACL_KEYS} == ACL_KEYS
 
 
 def test_an_authorizer_brings_its_own_apis_on_acls() -> None:
-    broker = BrokerHarness(authorizer=Everybody())
+    broker = BrokerHarness(authorizer=Permissions())
     listed = {key.api_key for key in broker.ask(ApiVersionsRequest(), 0).api_keys}
     assert not listed & ACL_KEYS.keys()

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
 from blumfeld.spi.consensus import Controller
-from blumfeld.spi.context import Principal
 from blumfeld.wire.api import request_class, response_class
 from blumfeld.wire.errors import ErrorCode
-from blumfeld.wire.schema import Message
-from tests.broker.harness import CONTROLLER_LISTENER, BrokerHarness
+from tests.broker.harness import CONTROLLER_LISTENER, BrokerHarness, Permissions
 
 REQUESTS = [
     (key, version)
@@ -21,55 +17,29 @@ REQUESTS = [
 each_request = pytest.mark.parametrize(("key", "version"), REQUESTS)
 
 
-class Rules:
-    """``Authorizer`` that notes what it is asked."""
-
-    def __init__(self, *, allow: bool) -> None:
-        self.allow = allow
-        self.asked: list[tuple[str, str, str]] = []
-
-    def authorize(
-        self, principal: Principal, host: str, operation: str, resource_type: str, name: str
-    ) -> bool:
-        self.asked.append((operation, resource_type, name))
-        return self.allow
-
-
-def broker_with(rules: Rules) -> tuple[BrokerHarness, list[Message]]:
-    """Returns a broker, and the commands that its controller is asked to decide on from now on."""
-    broker = BrokerHarness(authorizer=rules)
-    decided: list[Message] = []
-
-    def decide(command: Message) -> Message:
-        decided.append(command)
-        return response_class(command.meta.key or 0)()
-
-    broker.metadata._decide = decide  # type: ignore[method-assign]
-    rules.asked.clear()
-    return broker, decided
-
-
-def ask(broker: BrokerHarness, key: int, version: int) -> Any:
-    request = request_class(key)()
-    exchange = broker.send_frame(broker.frame(request, version), broker.connect(CONTROLLER_LISTENER))
-    return broker.response(exchange, request, version)
+def ask(broker: BrokerHarness, key: int, version: int) -> tuple[int, int]:
+    """The error of the answer, and the number of commands that the controller was asked to decide on."""
+    kind, before = request_class(key), len(broker.metadata.commands)
+    broker.metadata.answers[kind] = lambda _: response_class(key)()
+    answer = broker.ask(kind(), version, connection=broker.connect(CONTROLLER_LISTENER))
+    assert all(isinstance(command, kind) for command in broker.metadata.commands[before:])
+    return answer.error_code, len(broker.metadata.commands) - before
 
 
 @each_request
 def test_a_node_without_cluster_action_is_refused(key: int, version: int) -> None:
     """Anybody else could take partitions from their leaders, or brokers from the cluster."""
-    rules = Rules(allow=False)
-    broker, decided = broker_with(rules)
-    assert ask(broker, key, version).error_code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED
-    assert rules.asked == [("ClusterAction", "Cluster", "kafka-cluster")]
-    assert decided == []
+    permissions = Permissions()
+    broker = BrokerHarness(authorizer=permissions)
+    permissions.asked.clear()
+    assert ask(broker, key, version) == (ErrorCode.CLUSTER_AUTHORIZATION_FAILED, 0)
+    assert permissions.asked == [("ClusterAction", "Cluster", "kafka-cluster")]
 
 
 @each_request
 def test_a_node_with_cluster_action_is_served(key: int, version: int) -> None:
-    broker, decided = broker_with(Rules(allow=True))
-    assert ask(broker, key, version).error_code == 0
-    assert [command.meta.key for command in decided] == [key]
+    broker = BrokerHarness(authorizer=Permissions(lambda *_: True))
+    assert ask(broker, key, version) == (0, 1)
 
 
 @each_request
@@ -77,7 +47,6 @@ def test_a_node_with_cluster_action_is_served(key: int, version: int) -> None:
 def test_another_node_than_the_controller_decides_nothing(
     key: int, version: int, controller: Controller | None
 ) -> None:
-    broker, decided = broker_with(Rules(allow=True))
+    broker = BrokerHarness()
     broker.metadata.controller = controller
-    assert ask(broker, key, version).error_code == ErrorCode.NOT_CONTROLLER
-    assert decided == []
+    assert ask(broker, key, version) == (ErrorCode.NOT_CONTROLLER, 0)

@@ -12,7 +12,6 @@ from blumfeld.wire.messages.delete_topics import (
     DeleteTopicsResponse,
     DeleteTopicState,
 )
-from blumfeld.wire.schema import Message
 from tests.broker.harness import BrokerHarness
 
 NEWEST = API_BY_KEY[20].max_version
@@ -22,19 +21,14 @@ NEWEST = API_BY_KEY[20].max_version
 def test_the_controller_reads_the_topics_of_every_version(version: int) -> None:
     """It is asked in the newest version, whatever the client's is. Only older ones have a list of names."""
     broker = BrokerHarness()
-    asked: list[Message] = []
-
-    def decide(command: Message) -> Message:
-        asked.append(command)
-        return DeleteTopicsResponse(responses=[DeletableTopicResult(name="t")])
-
-    broker.metadata._decide = decide  # type: ignore[method-assign]
+    deleted = DeleteTopicsResponse(responses=[DeletableTopicResult(name="t")])
+    broker.metadata.answers[DeleteTopicsRequest] = lambda _: deleted
     request = (
         DeleteTopicsRequest(topic_names=["t"])
         if version < NEWEST
         else DeleteTopicsRequest(topics=[DeleteTopicState(name="t")])
     )
     assert [one.name for one in broker.ask(request, version).responses] == ["t"]
-    (sent,) = asked
+    (sent,) = broker.metadata.sent(DeleteTopicsRequest)
     read = codec.decode(DeleteTopicsRequest, codec.encode(sent, NEWEST), NEWEST)
     assert [topic.name for topic in read.topics] == ["t"]

@@ -10,7 +10,6 @@ import pytest
 
 from blumfeld.broker.handlers.broker.api_10_find_coordinator import FindCoordinator, failed, handlers
 from blumfeld.broker.ports import CoordinatorKind
-from blumfeld.spi.cluster import PartitionImage
 from blumfeld.spi.context import RequestContext
 from blumfeld.spi.groups import GroupProtocol
 from blumfeld.spi.internal_topics import OFFSETS_TOPIC, SHARE_GROUPS_TOPIC, TRANSACTIONS_TOPIC
@@ -63,20 +62,19 @@ def test_the_internal_topic_is_made_and_the_client_asked_to_wait(broker: BrokerH
 def test_in_a_cluster_an_internal_topic_waits_for_brokers_for_all_its_replicas() -> None:
     """Made with the first broker that is there, it would keep one replica for good."""
     broker = BrokerHarness(single_node=False)
+    request = FindCoordinatorRequest(key="g")
     for _ in range(2):
-        assert (
-            ask(broker, FindCoordinatorRequest(key="g"), 2).error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
-        )
+        assert ask(broker, request, 2).error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
     broker.runtime.run_turn()
     assert OFFSETS_TOPIC not in broker.metadata.image.topics
     assert {event[1] for event in broker.log.events} == {"internal topic waits for brokers"}
     own = broker.metadata.image.brokers[1]
     for node in (2, 3):
         broker.metadata.image.brokers[node] = msgspec.structs.replace(own, broker_id=node)
-    ask(broker, FindCoordinatorRequest(key="g"), 2)
+    ask(broker, request, 2)
     broker.runtime.run_turn()
-    (request,) = [c for c in broker.metadata.commands if isinstance(c, CreateTopicsRequest)]
-    assert request.topics[0].replication_factor == 3
+    (creation,) = broker.metadata.sent(CreateTopicsRequest)
+    assert creation.topics[0].replication_factor == 3
 
 
 def test_several_keys_at_once(broker: BrokerHarness) -> None:
@@ -108,23 +106,22 @@ def test_the_coordinator_of_transactions_may_be_a_broker_of_kafka(broker: Broker
     assert [c.error_code for c in ask(broker, request, 4).coordinators] == [refused, refused]
     own = broker.metadata.image.brokers[1]
     broker.metadata.image.brokers[2] = msgspec.structs.replace(own, broker_id=2)
-    broker.metadata.change_partition(
-        TRANSACTIONS_TOPIC,
-        PartitionImage(partition=0, replicas=(2, 1), isr=(2, 1), leader=2, leader_epoch=1, partition_epoch=1),
-    )
-    found = [(c.key, c.error_code, c.node_id) for c in ask(broker, request, 4).coordinators]
-    assert found == [("app", 0, 2), ("secret", refused, -1)]
+    broker.change_partition(TRANSACTIONS_TOPIC, replicas=(2, 1), leader=2, epoch=1)
+    coordinators = ask(broker, request, 4).coordinators
+    assert [(c.key, c.error_code, c.node_id) for c in coordinators] == [
+        ("app", 0, 2),
+        ("secret", refused, -1),
+    ]
 
 
 def test_any_coordinator_is_found_by_its_key_type(broker: BrokerHarness) -> None:
-    kind = CoordinatorKind(
-        2, SHARE_GROUPS_TOPIC, "Group", ErrorCode.GROUP_AUTHORIZATION_FAILED
-    )  # a coordinator that this build doesn't have
+    """Here one that this build doesn't have."""
+    kind = CoordinatorKind(2, SHARE_GROUPS_TOPIC, "Group", ErrorCode.GROUP_AUTHORIZATION_FAILED)
     broker.create_topic(SHARE_GROUPS_TOPIC, 3)
     find = FindCoordinator(broker.broker.ports._replace(coordinators=lambda: {2: kind}))
     context = cast("RequestContext", Context(6))
-    found = find.handle(FindCoordinatorRequest(coordinator_keys=["g:t:0", "secret"], key_type=2), context)
-    assert [(c.error_code, c.node_id) for c in found.coordinators] == [
+    answer = find.handle(FindCoordinatorRequest(coordinator_keys=["g:t:0", "secret"], key_type=2), context)
+    assert [(c.error_code, c.node_id) for c in answer.coordinators] == [
         (0, 1),
         (ErrorCode.GROUP_AUTHORIZATION_FAILED, -1),
     ]

@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 
 import pytest
 
-from blumfeld.spi.cluster import PartitionImage
 from blumfeld.spi.storage import LogDirNotFoundError, LogNotOpenError, TopicPartition
 from blumfeld.wire.errors import ErrorCode
 from blumfeld.wire.messages.alter_replica_log_dirs import (
@@ -15,22 +14,11 @@ from blumfeld.wire.messages.alter_replica_log_dirs import (
     AlterReplicaLogDirTopic,
 )
 from blumfeld.wire.messages.describe_log_dirs import DescribableLogDirTopic, DescribeLogDirsRequest
-from tests.broker.batches import batch, produce
-from tests.broker.harness import BrokerHarness
+from tests.broker.harness import BrokerHarness, Permissions, failing
 from tests.broker.plain_storage import PlainStorage
 
 A, B = b"a" * 16, b"b" * 16
 LONG = "t" * 220
-
-
-class Nobody:
-    """An authorizer that allows nothing of these."""
-
-    def __init__(self, *operations: str) -> None:
-        self._operations = operations
-
-    def authorize(self, principal: object, host: str, operation: str, kind: str, name: str) -> bool:
-        return operation not in self._operations
 
 
 @pytest.fixture
@@ -76,7 +64,7 @@ def altered(broker: BrokerHarness, dirs: Mapping[str, Sequence[tuple[str, int]]]
 
 
 def test_each_directory_shows_what_lies_in_it(broker: BrokerHarness) -> None:
-    broker.ask(produce(batch(), topic="b"), 9)
+    broker.produced(topic="b")
     size = broker.log_of("b").size_bytes()
     assert described(broker) == {
         "/m/a": [("a", 0, 0, 0, False)],
@@ -103,7 +91,7 @@ def test_a_directory_that_is_offline_has_an_error_and_nothing_in_it(broker: Brok
 
 def test_a_replica_that_moves_is_shown_in_both_directories(broker: BrokerHarness) -> None:
     for _ in range(3):
-        broker.ask(produce(batch(), topic="b"), 9)
+        broker.produced(topic="b")
     assert altered(broker, {"/m/a": [("b", 0)]}) == {"b": [0]}
     shown = described(broker)
     assert shown["/m/a"] == [("a", 0, 0, 0, False), ("b", 0, 0, 3, True)]
@@ -115,7 +103,7 @@ def test_a_replica_that_moves_is_shown_in_both_directories(broker: BrokerHarness
 
 
 def test_describing_needs_leave() -> None:
-    broker = BrokerHarness(authorizer=Nobody("Describe"))
+    broker = BrokerHarness(authorizer=Permissions())
     answer = broker.ask(DescribeLogDirsRequest(topics=None), 3)
     assert (answer.error_code, answer.results) == (ErrorCode.CLUSTER_AUTHORIZATION_FAILED, [])
 
@@ -138,10 +126,7 @@ def test_directories_that_there_are_not(broker: BrokerHarness) -> None:
 
 
 def test_replicas_that_are_not_here(broker: BrokerHarness) -> None:
-    elsewhere = PartitionImage(
-        partition=3, replicas=(9,), isr=(9,), leader=9, leader_epoch=0, partition_epoch=0
-    )
-    broker.metadata.change_partition("a", elsewhere)
+    broker.change_partition("a", 3, replicas=(9,), leader=9)
     assert altered(broker, {"/m/b": [("a", 3), ("nowhere", 0), (LONG, 0)]}) == {
         "a": [ErrorCode.REPLICA_NOT_AVAILABLE],
         "nowhere": [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION],
@@ -190,14 +175,11 @@ def test_nothing_moves_while_a_directory_is_offline() -> None:
     ],
 )
 def test_what_the_storage_refuses(broker: BrokerHarness, error: Exception, code: ErrorCode) -> None:
-    def refuse(partition: TopicPartition, directory_id: bytes) -> None:
-        raise error
-
-    broker.storage.move_log = refuse  # type: ignore[method-assign]
+    broker.storage.move_log = failing(error)  # type: ignore[method-assign]
     assert altered(broker, {"/m/b": [("a", 0)]}) == {"a": [code]}
 
 
 def test_moving_needs_leave() -> None:
-    broker = BrokerHarness(authorizer=Nobody("Alter"))
+    broker = BrokerHarness(authorizer=Permissions())
     broker.create_topic("a")
     assert altered(broker, {"/plain/d": [("a", 0)]}) == {"a": [ErrorCode.CLUSTER_AUTHORIZATION_FAILED]}

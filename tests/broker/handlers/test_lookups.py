@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from typing import cast
+
 import pytest
 
-from blumfeld.spi.cluster import PartitionImage
 from blumfeld.spi.completion import Completion
 from blumfeld.spi.storage import TimestampOffset
 from blumfeld.wire.errors import ErrorCode
@@ -54,25 +55,26 @@ def look_up(
     )
 
 
-def one(
+def answer_to(
     broker: BrokerHarness, request: ListOffsetsRequest, version: int = 11
 ) -> ListOffsetsPartitionResponse:
-    found: ListOffsetsPartitionResponse = broker.ask(request, version).topics[0].partitions[0]
-    return found
+    """The answer of the first partition."""
+    return cast("ListOffsetsPartitionResponse", broker.ask(request, version).topics[0].partitions[0])
 
 
-def found(broker: BrokerHarness, timestamp: int, version: int = 11) -> tuple[int, int, int]:
-    answer = one(broker, look_up(timestamp), version)
+def offset_at(broker: BrokerHarness, timestamp: int, version: int = 11) -> tuple[int, int, int]:
+    """(error, timestamp, offset)."""
+    answer = answer_to(broker, look_up(timestamp), version)
     return answer.error_code, answer.timestamp, answer.offset
 
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_ends_and_times_in_every_version(broker: BrokerHarness, version: int) -> None:
-    assert found(broker, -1, version) == (0, -1, 3)
-    assert found(broker, -2, version) == (0, -1, 0)
-    assert found(broker, EPOCH_MS + 101, version) == (0, EPOCH_MS + 300, 1)
-    assert found(broker, EPOCH_MS + 301, version) == (0, -1, -1)
-    assert one(broker, look_up(-1), version).leader_epoch == (0 if version >= 4 else -1)
+    assert offset_at(broker, -1, version) == (0, -1, 3)
+    assert offset_at(broker, -2, version) == (0, -1, 0)
+    assert offset_at(broker, EPOCH_MS + 101, version) == (0, EPOCH_MS + 300, 1)
+    assert offset_at(broker, EPOCH_MS + 301, version) == (0, -1, -1)
+    assert answer_to(broker, look_up(-1), version).leader_epoch == (0 if version >= 4 else -1)
 
 
 @pytest.mark.parametrize(
@@ -82,48 +84,39 @@ def test_special_times_came_with_versions(
     broker: BrokerHarness, timestamp: int, since: int, offset: int
 ) -> None:
     for version in VERSIONS:
-        code, _, got = found(broker, timestamp, version)
+        code, _, got = offset_at(broker, timestamp, version)
         assert code == (0 if version >= since else ErrorCode.UNSUPPORTED_VERSION)
         assert got == (offset if version >= since else -1)
 
 
-def replicated(broker: BrokerHarness, leader_epoch: int = 0) -> None:
-    broker.metadata.change_partition(
-        "t",
-        PartitionImage(
-            partition=0, replicas=(1, 2), isr=(1, 2), leader=1, leader_epoch=leader_epoch, partition_epoch=1
-        ),
-    )
-
-
 def test_a_consumer_is_shown_the_high_watermark_and_a_replica_the_log_end(broker: BrokerHarness) -> None:
-    replicated(broker)
+    broker.change_partition(replicas=(1, 2))
     broker.ask(produce(batch(timestamp=EPOCH_MS + 900)), 9)
-    assert found(broker, -1) == (0, -1, 3)
-    assert found(broker, EPOCH_MS + 900) == (0, -1, -1)
-    assert one(broker, look_up(-1, replica_id=-2)).offset == 4
-    assert one(broker, look_up(EPOCH_MS + 900, replica_id=-2)).offset == 3
+    assert offset_at(broker, -1) == (0, -1, 3)
+    assert offset_at(broker, EPOCH_MS + 900) == (0, -1, -1)
+    assert answer_to(broker, look_up(-1, replica_id=-2)).offset == 4
+    assert answer_to(broker, look_up(EPOCH_MS + 900, replica_id=-2)).offset == 3
 
 
 def test_a_new_leader_that_may_know_too_little_says_so(broker: BrokerHarness) -> None:
     """Its high watermark must reach the start of its epoch first."""
-    replicated(broker)
+    broker.change_partition(replicas=(1, 2))
     broker.ask(produce(batch()), 9)
-    replicated(broker, leader_epoch=1)
-    assert one(broker, look_up(-1)).error_code == ErrorCode.OFFSET_NOT_AVAILABLE
-    assert one(broker, look_up(-1), 4).error_code == ErrorCode.LEADER_NOT_AVAILABLE
-    assert found(broker, -2) == (0, -1, 0)
-    assert found(broker, EPOCH_MS + 100) == (0, EPOCH_MS + 100, 0)
+    broker.change_partition(replicas=(1, 2), epoch=1)
+    assert answer_to(broker, look_up(-1)).error_code == ErrorCode.OFFSET_NOT_AVAILABLE
+    assert answer_to(broker, look_up(-1), 4).error_code == ErrorCode.LEADER_NOT_AVAILABLE
+    assert offset_at(broker, -2) == (0, -1, 0)
+    assert offset_at(broker, EPOCH_MS + 100) == (0, EPOCH_MS + 100, 0)
 
 
 def test_unknown_places_and_epochs(broker: BrokerHarness) -> None:
     def code(request: ListOffsetsRequest) -> ErrorCode:
-        return ErrorCode(one(broker, request).error_code)
+        return ErrorCode(answer_to(broker, request).error_code)
 
     assert code(look_up(-1, topic="no")) == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     assert code(look_up(-1, partition=3)) == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     assert code(look_up(-1, epoch=5)) == ErrorCode.UNKNOWN_LEADER_EPOCH
-    replicated(broker, leader_epoch=7)
+    broker.change_partition(replicas=(1, 2), epoch=7)
     assert code(look_up(-2, epoch=5)) == ErrorCode.FENCED_LEADER_EPOCH
 
 
@@ -146,19 +139,18 @@ def test_a_partition_named_twice_is_refused_in_one_entry(broker: BrokerHarness, 
         ]
     )
     answer = broker.ask(request, 5)
-    assert [one.name for one in answer.topics] == ["t", *(["others"] if others else []), "no"]
-    found = {t.name: [(p.partition_index, p.error_code) for p in t.partitions] for t in answer.topics}
+    assert [topic.name for topic in answer.topics] == ["t", *(["others"] if others else []), "no"]
+    codes = {t.name: [(p.partition_index, p.error_code) for p in t.partitions] for t in answer.topics}
     invalid, unknown = ErrorCode.INVALID_REQUEST, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    assert found["t"] == [(0, invalid), (1, unknown)]
-    assert found["no"] == [(3, invalid), (4, unknown)]
-    assert len(found.get("others", ())) == others
+    assert codes["t"] == [(0, invalid), (1, unknown)]
+    assert codes["no"] == [(3, invalid), (4, unknown)]
+    assert len(codes.get("others", ())) == others
 
 
 def test_a_look_up_of_cold_bytes_is_waited_for(broker: BrokerHarness) -> None:
     cold: list[Completion[TimestampOffset | None]] = [Completion(), Completion(), Completion()]
     handed = iter(cold)
-    log = broker.log_of("t")
-    log.offset_for_time = lambda timestamp_ms: next(handed)  # type: ignore[method-assign]
+    broker.log_of("t").offset_for_time = lambda timestamp_ms: next(handed)  # type: ignore[method-assign]
     request = look_up(5)
     request.topics += look_up(6, topic="no").topics
     waiting = [broker.send(request, 5) for _ in cold]
@@ -167,9 +159,11 @@ def test_a_look_up_of_cold_bytes_is_waited_for(broker: BrokerHarness) -> None:
     cold[1].fail(OSError("far away"))
     cold[2].fail(IndexError("a defect"))
     answers = [broker.response(exchange, request, 5).topics[0].partitions[0] for exchange in waiting]
-    assert (answers[0].offset, answers[0].error_code) == (2, 0)
-    assert (answers[1].offset, answers[1].error_code) == (-1, ErrorCode.KAFKA_STORAGE_ERROR)
-    assert (answers[2].offset, answers[2].error_code) == (-1, ErrorCode.UNKNOWN_SERVER_ERROR)
+    assert [(answer.offset, answer.error_code) for answer in answers] == [
+        (2, ErrorCode.NONE),
+        (-1, ErrorCode.KAFKA_STORAGE_ERROR),
+        (-1, ErrorCode.UNKNOWN_SERVER_ERROR),
+    ]
 
 
 def end_of_epoch(
@@ -183,10 +177,7 @@ def end_of_epoch(
 
 @pytest.mark.parametrize("version", [2, 3, 4])
 def test_where_an_epoch_ended(broker: BrokerHarness, version: int) -> None:
-    broker.metadata.change_partition(
-        "t",
-        PartitionImage(partition=0, replicas=(1,), isr=(1,), leader=1, leader_epoch=4, partition_epoch=1),
-    )
+    broker.change_partition(epoch=4)
     broker.ask(produce(batch()), 9)
 
     def end(epoch: int) -> tuple[int, int, int]:

@@ -8,46 +8,22 @@ import pytest
 
 from blumfeld.broker.produce.pending import PendingProduce
 from blumfeld.broker.produce.transactional import keep
-from blumfeld.spi.context import Principal
 from blumfeld.spi.transport import OWNED_FRAME_BYTES
 from blumfeld.wire.batches.record_batch import RecordBatch
 from blumfeld.wire.errors import ErrorCode
 from blumfeld.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from tests.broker.batches import batch
 from tests.broker.fake_transactions import FakeTransactions
-from tests.broker.harness import BrokerHarness
+from tests.broker.harness import BrokerHarness, Permissions
 
 PARTITIONS = 300
 
 
-class Authorizing:
-    """Implements ``Authorizer``: notes each question."""
-
-    def __init__(self, refused: str = "") -> None:
-        self.asked: list[tuple[str, str, str]] = []
-        self._refused = refused
-
-    def authorize(
-        self, principal: Principal, host: str, operation: str, resource_type: str, name: str
-    ) -> bool:
-        self.asked.append((operation, resource_type, name))
-        return name != self._refused
-
-
 def many(count: int, *topics: str) -> ProduceRequest:
     data = [batch(producer_id=1, producer_epoch=0, base_sequence=0, transactional=True) for _ in range(count)]
-    return ProduceRequest(
-        transactional_id="tx",
-        acks=-1,
-        timeout_ms=1000,
-        topic_data=[
-            TopicProduceData(
-                name=topic,
-                partition_data=[PartitionProduceData(index=at, records=one) for at, one in enumerate(data)],
-            )
-            for topic in topics
-        ],
-    )
+    partitions = [PartitionProduceData(index=at, records=records) for at, records in enumerate(data)]
+    topic_data = [TopicProduceData(name=topic, partition_data=partitions) for topic in topics]
+    return ProduceRequest(transactional_id="tx", acks=-1, timeout_ms=1000, topic_data=topic_data)
 
 
 def codes(broker: BrokerHarness, request: ProduceRequest) -> list[set[int]]:
@@ -56,7 +32,7 @@ def codes(broker: BrokerHarness, request: ProduceRequest) -> list[set[int]]:
 
 
 def test_the_authorizer_is_asked_once_for_each_topic_and_once_for_the_transactional_id() -> None:
-    authorizer = Authorizing(refused="u")
+    authorizer = Permissions(lambda _, __, name: name != "u")
     broker = BrokerHarness(authorizer=authorizer, transactions=FakeTransactions())
     for topic in ("t", "u"):
         broker.create_topic(topic, partitions=20)
@@ -91,7 +67,9 @@ def test_an_answered_request_is_freed(partitions: int, acks: int) -> None:
 
 
 def test_a_refused_transactional_id_refuses_every_batch() -> None:
-    broker = BrokerHarness(authorizer=Authorizing(refused="tx"), transactions=FakeTransactions())
+    broker = BrokerHarness(
+        authorizer=Permissions(lambda _, __, name: name != "tx"), transactions=FakeTransactions()
+    )
     broker.create_topic("t", partitions=20)
     assert codes(broker, many(20, "t")) == [{ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED}]
 

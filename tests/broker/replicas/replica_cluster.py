@@ -25,7 +25,7 @@ from blumfeld.spi.parts import join, release
 from blumfeld.spi.replication import FollowerHost, FollowerReplica, LeaderReplica, ReplicaHost
 from blumfeld.spi.storage import LogRead, LogStorage, SegmentedLog, WriteOutcome
 from blumfeld.spi.tiering import LogStartState, local_log_start_offset, tiered
-from blumfeld.wire.batches.record_batch import RecordBatch, split_batches
+from blumfeld.wire.batches.record_batch import RecordBatch
 from blumfeld.wire.errors import ErrorCode
 from blumfeld_kit.crash.machine import make_storage
 from blumfeld_kit.fakes.runtime import FakeRuntime
@@ -206,25 +206,9 @@ class Replica:
         state.attach(log, self.high_watermark)
         for _ in state.replay():
             pass
-        refused = RefusedWrites(runtime, self.events)
-        counts = WaitCounts()
-        throttles = Throttles(BrokerConfig(), self.id)
-        self.partition = Partition(
-            PARTITION,
-            TOPIC_ID,
-            self._cluster.image(),
-            log,
-            state,
-            config,
-            runtime,
-            counts,
-            self._failed,
-            refused,
-            throttles,
-        )
-
-    def _failed(self, partition: Partition, error: OSError) -> None:
-        self.failed.append(error)
+        about = (PARTITION, TOPIC_ID, self._cluster.image(), log, state, config, runtime, WaitCounts())
+        refused, throttles = RefusedWrites(runtime, self.events), Throttles(BrokerConfig(), self.id)
+        self.partition = Partition(*about, lambda _, error: self.failed.append(error), refused, throttles)
 
     # Replication: the part of it that a partition calls
 
@@ -428,8 +412,3 @@ class Cluster:
                 assert replica.producers == leader.producers
                 assert replica.aborted == leader.aborted
                 assert replica.partition.readable_ends() == leader.partition.readable_ends()
-
-
-def batches_of(data: bytes) -> list[RecordBatch]:
-    """The batches in these bytes."""
-    return list(split_batches(memoryview(data)))

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import errno
-import struct
 from typing import Any, cast
 
 import pytest
-from crc32c import crc32c
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -16,6 +14,8 @@ from blumfeld.log.producers.state import ProducerState
 from blumfeld.spi.leader_epochs import EpochEntry
 from blumfeld.wire.batches.builder import build_empty_batch
 from blumfeld.wire.errors import BrokerError, CorruptBatch, ErrorCode
+from tests.broker.batches import declaring
+from tests.broker.harness import failing
 from tests.broker.replicas.replica_cluster import Cluster, Replica
 from tests.everyday import examples
 from tests.log.batches import batch_bytes, data_batch, marker
@@ -146,9 +146,7 @@ def test_the_log_start_follows_the_leaders() -> None:
     cluster.copy(follower)
     assert follower.log.log_start_offset == 2
     cluster.copy(follower)
-    leader = cluster.leader.partition.leader
-    assert leader is not None
-    assert leader.low_watermark == 2
+    assert cluster.leader.partition.leader.low_watermark == 2  # type: ignore[union-attr]
 
 
 def test_a_follower_that_diverged_twice() -> None:
@@ -230,12 +228,7 @@ def test_a_log_that_fails_stops_the_follower() -> None:
     cluster, follower = two()
     cluster.append()
     stopped, host = follower.follower, follower.host
-    log = cast("Any", follower.log)
-
-    def place_as_is(batch: Any) -> None:
-        raise OSError(errno.EIO, "input/output error")
-
-    log.place_as_is = place_as_is
+    cast("Any", follower.log).place_as_is = failing(OSError(errno.EIO, "input/output error"))
     with pytest.raises(BrokerError) as caught:
         stopped.fetch()
     assert caught.value.code == ErrorCode.KAFKA_STORAGE_ERROR
@@ -308,10 +301,9 @@ def test_a_batch_that_no_producer_may_write_is_copied_as_the_leader_has_it(
     """
     cluster, follower = two()
     end = 3 + last_offset_delta + 1
-    data = bytearray(batch_bytes(3, leader_epoch=1, attributes=codec))
-    struct.pack_into(">i", data, 23, last_offset_delta)
-    struct.pack_into(">i", data, 57, record_count)
-    struct.pack_into(">I", data, 17, crc32c(bytes(data[21:])))
+    data = declaring(
+        bytearray(batch_bytes(3, leader_epoch=1, attributes=codec)), record_count, last_offset_delta
+    )
     assert follower.host.append_fetched(memoryview(data), 3, 0)
     follower.end_turn()
     for clean in (True, False):
@@ -476,6 +468,11 @@ def test_a_truncation_takes_back_what_is_only_placed_and_the_high_watermark() ->
     cluster.check()
 
 
+def remove_snapshots(replica: Replica) -> None:
+    for offset in list(replica.partition.state._snapshots.offsets):
+        replica.partition.state._snapshots.remove(offset)
+
+
 def test_a_long_rebuilding_of_producers_takes_many_turns(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("blumfeld.broker.replicas.state.replica_state.REPLAY_STEP", 1)
     cluster, follower = two()
@@ -484,8 +481,7 @@ def test_a_long_rebuilding_of_producers_takes_many_turns(monkeypatch: pytest.Mon
         cluster.produce(7)
     cluster.settle()
     host = follower.partition
-    for name in [name for name in follower.log.aux.names() if name.endswith(".snapshot")]:
-        host.state._snapshots.remove(int(name.split(".")[0]))
+    remove_snapshots(follower)
     offset = follower.log.written_end_offset - 1
     done = follower.host.truncate_to(offset)
     assert not done.done
@@ -508,9 +504,7 @@ def test_a_rebuilding_is_finished_before_it_is_needed(ending: str, monkeypatch: 
     for _ in range(3):
         cluster.produce(7)
     cluster.settle()
-    host = follower.partition
-    for name in [name for name in follower.log.aux.names() if name.endswith(".snapshot")]:
-        host.state._snapshots.remove(int(name.split(".")[0]))
+    remove_snapshots(follower)
     done = follower.host.truncate_to(5)
     assert not done.done
     if ending == "lead":
@@ -523,7 +517,7 @@ def test_a_rebuilding_is_finished_before_it_is_needed(ending: str, monkeypatch: 
 def test_a_log_is_begun_anew_with_epochs_and_producers() -> None:
     _, follower = two()
     producers = ProducerState()
-    producers.place(next(_batches(batch_bytes(90, 10, producer_id=7, epoch=0, sequence=5))))
+    producers.place(data_batch(90, 7, 0, 5, 10))
     producers.written(100)
     host = follower.host
     host.restart_at(100, [EpochEntry(0, 0), EpochEntry(1, 50), EpochEntry(2, 100)], producers.snapshot(100))
@@ -556,9 +550,3 @@ def test_the_end_of_an_epoch_is_that_of_offset_for_leader_epoch() -> None:
     assert host.epoch_end(4) == (4, 5)
     assert host.epoch_end(5) == (-1, -1)
     assert host.epoch_end(-1) == (-1, -1)
-
-
-def _batches(data: bytes) -> Any:
-    from tests.broker.replicas.replica_cluster import batches_of
-
-    return iter(batches_of(data))

@@ -3,20 +3,15 @@
 from __future__ import annotations
 
 import errno
-from typing import Any
 
-import msgspec
 import pytest
 
 from blumfeld.broker.replicas.hosting.partition_manager import REOPEN_MS
-from blumfeld.broker.replicas.partition import Partition
 from blumfeld.log.leader_epochs import FILE_NAME as EPOCHS
-from blumfeld.spi.storage import LogRead
 from blumfeld.wire.errors import ErrorCode
-from blumfeld.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from blumfeld_storage_local.storage import LocalStorage
-from tests.broker.batches import batch, produce
-from tests.broker.harness import BrokerHarness, Quiet
+from tests.broker.batches import batch, fetch
+from tests.broker.harness import BrokerHarness, Quiet, failing
 
 NO_ROOM = OSError(errno.ENOSPC, "no space left")
 
@@ -28,45 +23,26 @@ def broker() -> BrokerHarness:
     return broker
 
 
-def produced(broker: BrokerHarness, **options: Any) -> ErrorCode:
-    answer = broker.ask(produce(batch(), topic="t", **options), 9)
-    return ErrorCode(answer.responses[0].partition_responses[0].error_code)
-
-
 def fetched(broker: BrokerHarness) -> ErrorCode:
-    partition = FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1000)
-    request = FetchRequest(max_wait_ms=0, min_bytes=0, topics=[FetchTopic(topic="t", partitions=[partition])])
-    return ErrorCode(broker.ask(request, 11).responses[0].partitions[0].error_code)
-
-
-def hosted(broker: BrokerHarness) -> Partition:
-    found = broker.broker.partitions.find("t", 0)
-    assert found is not None
-    return found
-
-
-def lead_again(broker: BrokerHarness, leader_epoch: int) -> None:
-    image = broker.metadata.image.topics["t"].partitions[0]
-    broker.metadata.change_partition("t", msgspec.structs.replace(image, leader_epoch=leader_epoch))
-    broker.runtime.run_turn()
+    return ErrorCode(broker.ask(fetch(), 11).responses[0].partitions[0].error_code)
 
 
 def epochs_on_disk(broker: BrokerHarness) -> bytes | None:
-    return hosted(broker).log.aux.read(EPOCHS)
+    return broker.hosted().log.aux.read(EPOCHS)
 
 
 def test_the_first_batch_of_an_epoch_needs_no_room_for_the_file_of_epochs(broker: BrokerHarness) -> None:
     disk = broker.runtime.disk
-    assert produced(broker) == ErrorCode.NONE
-    lead_again(broker, 5)
+    assert broker.produced() == ErrorCode.NONE
+    broker.change_partition(epoch=5)
     disk.room = len(batch()) + 1
-    assert produced(broker) == ErrorCode.NONE
-    assert produced(broker) == ErrorCode.KAFKA_STORAGE_ERROR
+    assert broker.produced() == ErrorCode.NONE
+    assert broker.produced() == ErrorCode.KAFKA_STORAGE_ERROR
     broker.runtime.advance(5_000)
     assert fetched(broker) == ErrorCode.NONE
     disk.room = None
     broker.runtime.advance(1_100)
-    assert produced(broker) == ErrorCode.NONE
+    assert broker.produced() == ErrorCode.NONE
     assert epochs_on_disk(broker) == b"0\n2\n0 0\n5 1\n"
 
 
@@ -74,54 +50,50 @@ def test_the_first_batch_of_an_epoch_needs_no_room_for_the_file_of_epochs(broker
 def test_a_read_that_lacks_something_costs_that_request_alone(
     broker: BrokerHarness, monkeypatch: pytest.MonkeyPatch, error_number: int
 ) -> None:
-    assert produced(broker) == ErrorCode.NONE
-
-    def read(*_: object) -> LogRead:
-        raise OSError(error_number, "nothing left")
-
+    assert broker.produced() == ErrorCode.NONE
     with monkeypatch.context() as lacking:
-        lacking.setattr(hosted(broker).log, "read", read)
+        lacking.setattr(broker.hosted().log, "read", failing(OSError(error_number, "nothing left")))
         assert fetched(broker) == ErrorCode.KAFKA_STORAGE_ERROR
     assert fetched(broker) == ErrorCode.NONE
-    assert produced(broker) == ErrorCode.NONE
+    assert broker.produced() == ErrorCode.NONE
 
 
 def test_records_are_deleted_on_a_full_disk(broker: BrokerHarness) -> None:
     """It is how an operator makes room."""
     for epoch in (1, 2, 3):
-        lead_again(broker, epoch)
-        assert produced(broker) == ErrorCode.NONE
+        broker.change_partition(epoch=epoch)
+        assert broker.produced() == ErrorCode.NONE
     broker.runtime.disk.room = 0
-    hosted(broker).advance_log_start(2)
+    broker.hosted().advance_log_start(2)
     broker.runtime.advance(5_000)
     assert fetched(broker) == ErrorCode.OFFSET_OUT_OF_RANGE
     broker.runtime.disk.room = None
-    assert produced(broker) == ErrorCode.NONE
+    assert broker.produced() == ErrorCode.NONE
     broker.runtime.advance(1_100)
     assert epochs_on_disk(broker) == b"0\n1\n3 2\n"
 
 
 def test_a_log_whose_change_was_broken_off_is_opened_again(broker: BrokerHarness) -> None:
-    assert produced(broker) == ErrorCode.NONE
+    assert broker.produced() == ErrorCode.NONE
     broker.runtime.disk.room = 0
-    hosted(broker).fail(NO_ROOM)
-    assert produced(broker) == ErrorCode.KAFKA_STORAGE_ERROR
+    broker.hosted().fail(NO_ROOM)
+    assert broker.produced() == ErrorCode.KAFKA_STORAGE_ERROR
     broker.runtime.advance(3 * REOPEN_MS)
     broker.runtime.disk.room = None
     broker.runtime.advance(2 * REOPEN_MS)
-    assert hosted(broker).high_watermark == 1
-    assert produced(broker) == ErrorCode.NONE
-    assert hosted(broker).high_watermark == 2
+    assert broker.hosted().high_watermark == 1
+    assert broker.produced() == ErrorCode.NONE
+    assert broker.hosted().high_watermark == 2
 
 
 def test_a_log_on_a_bad_disk_is_not_opened_again(broker: BrokerHarness) -> None:
-    hosted(broker).fail(OSError(errno.EIO, "bad sector"))
+    broker.hosted().fail(OSError(errno.EIO, "bad sector"))
     broker.runtime.advance(10 * REOPEN_MS)
-    assert produced(broker) == ErrorCode.KAFKA_STORAGE_ERROR
+    assert broker.produced() == ErrorCode.KAFKA_STORAGE_ERROR
 
 
 def test_a_topic_that_is_deleted_before_its_log_is_opened_again_stays_away(broker: BrokerHarness) -> None:
-    hosted(broker).fail(NO_ROOM)
+    broker.hosted().fail(NO_ROOM)
     broker.metadata.delete_topic("t")
     broker.runtime.advance(10 * REOPEN_MS)
     assert broker.broker.partitions.find("t", 0) is None
@@ -137,9 +109,9 @@ def test_the_events_of_many_logs_without_room_are_few() -> None:
 
 
 def test_a_stop_on_a_full_disk_closes_every_log(broker: BrokerHarness) -> None:
-    assert produced(broker) == ErrorCode.NONE
+    assert broker.produced() == ErrorCode.NONE
     broker.runtime.disk.room = 0
-    partition = hosted(broker)
+    partition = broker.hosted()
     broker.stop()
     assert not partition.log.is_open  # type: ignore[attr-defined]
     assert [event for level, event, _ in broker.log.events if level == "error"] == []

@@ -9,20 +9,7 @@ from blumfeld.broker.replicas.refused_writes import INTERVAL_MS, NAMED_MAX, Refu
 from blumfeld.spi.storage import TopicPartition
 from blumfeld.wire.errors import ErrorCode
 from blumfeld_kit.fakes.runtime import FakeRuntime
-from tests.broker.batches import batch, produce
-from tests.broker.harness import BrokerHarness
-
-
-class Told:
-    """Keeps lines with their values."""
-
-    def __init__(self) -> None:
-        self.lines: list[tuple[str, dict[str, Any]]] = []
-
-    def error(self, event: str, **values: Any) -> None:
-        self.lines.append((event, values))
-
-    debug = info = warning = error
+from tests.broker.harness import BrokerHarness, Quiet
 
 
 def full(path: str = "/data/t-0/0.log") -> OSError:
@@ -34,22 +21,25 @@ class Scene:
 
     def __init__(self, count: int) -> None:
         self.runtime = FakeRuntime(1)
-        self.told = Told()
-        self.refused = RefusedWrites(self.runtime, self.told)
+        self.events = Quiet()
+        self.refused = RefusedWrites(self.runtime, self.events)
         self.partitions = [TopicPartition("t", number) for number in range(count)]
 
     def gauge(self, name: str) -> float:
         return float(next(metric.read() for metric in self.refused.gauges() if metric.name == name))
 
     def names(self) -> list[str]:
-        return [event for event, _ in self.told.lines]
+        return [event for _, event, _ in self.events.events]
+
+    def values(self) -> list[dict[str, Any]]:
+        return [values for _, _, values in self.events.events]
 
 
 def test_a_failed_write_is_told_with_partition_path_and_errno() -> None:
     scene = Scene(1)
     scene.refused.failed(scene.partitions[0], full())
-    ((event, values),) = scene.told.lines
-    assert event == "write failed"
+    assert scene.names() == ["write failed"]
+    (values,) = scene.values()
     assert (values["partition"], values["path"], values["errno"]) == ("t-0", "/data/t-0/0.log", "ENOSPC")
 
 
@@ -60,7 +50,7 @@ def test_a_partition_is_told_once_until_it_is_over() -> None:
     assert scene.names() == ["write failed"]
     scene.refused.succeeded(scene.partitions[0])
     assert scene.names()[1:] == ["writes succeed again"]
-    assert scene.told.lines[1][1] == {"partition": "t-0", "failed": 100, "still_refusing": 0}
+    assert scene.values()[1] == {"partition": "t-0", "failed": 100, "still_refusing": 0}
 
 
 def test_of_many_partitions_a_few_are_named_and_the_rest_is_a_sum() -> None:
@@ -70,15 +60,13 @@ def test_of_many_partitions_a_few_are_named_and_the_rest_is_a_sum() -> None:
             scene.refused.failed(partition, full())
     assert scene.names() == ["write failed"] * NAMED_MAX
     scene.runtime.advance(INTERVAL_MS)
-    assert scene.told.lines[-1] == (
-        "writes keep failing",
-        {"writes": 3000 - NAMED_MAX, "seconds": 10, "partitions": 1000},
-    )
-    before = len(scene.told.lines)
+    assert scene.names()[-1] == "writes keep failing"
+    assert scene.values()[-1] == {"writes": 3000 - NAMED_MAX, "seconds": 10, "partitions": 1000}
+    before = len(scene.names())
     for partition in scene.partitions:
         scene.refused.succeeded(partition)
-    assert len(scene.told.lines) - before == NAMED_MAX + 1, "the last one says that it is over"
-    assert scene.told.lines[-1][1]["still_refusing"] == 0
+    assert len(scene.names()) - before == NAMED_MAX + 1, "the last one says that it is over"
+    assert scene.values()[-1]["still_refusing"] == 0
     scene.runtime.advance(INTERVAL_MS * 3)
     assert scene.names()[-1] == "writes succeed again", "nothing more to tell"
 
@@ -98,12 +86,8 @@ def test_the_gauge_counts_partitions_that_refuse() -> None:
 def test_a_brokers_write_that_fails_and_the_next_one_are_told() -> None:
     broker = BrokerHarness()
     broker.create_topic("t")
-    refused = broker.broker.partitions.refused_writes
-    told = refused._events = Told()
+    before = len(broker.log.events)
     broker.log_of("t").fail_next_write = True
-    codes = [
-        ErrorCode(broker.ask(produce(batch()), 9).responses[0].partition_responses[0].error_code)
-        for _ in range(3)
-    ]
+    codes = [broker.produced() for _ in range(3)]
     assert codes == [ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.NONE, ErrorCode.NONE]
-    assert [event for event, _ in told.lines] == ["write failed", "writes succeed again"]
+    assert [event for _, event, _ in broker.log.events[before:]] == ["write failed", "writes succeed again"]

@@ -10,15 +10,9 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from blumfeld.broker.replicas.waiting_appends import ACKS_ALL, WaitingAppends
 from blumfeld.broker.waiting.deadlines import WaitCounts
-from blumfeld.spi.cluster import PartitionImage
 from blumfeld.spi.replication import LeaderReplica
 from blumfeld.wire.errors import ErrorCode
-from blumfeld.wire.messages.produce import (
-    PartitionProduceData,
-    ProduceRequest,
-    ProduceResponse,
-    TopicProduceData,
-)
+from blumfeld.wire.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse
 from blumfeld_kit.fakes.runtime import FakeRuntime
 from tests.broker.batches import batch, fetch, produce
 from tests.broker.harness import BrokerHarness
@@ -120,17 +114,15 @@ def replicated(partitions: int) -> BrokerHarness:
     broker = BrokerHarness()
     broker.create_topic("t", partitions)
     for index in range(partitions):
-        image = PartitionImage(
-            partition=index, replicas=(1, 2), isr=(1, 2), leader=1, leader_epoch=0, partition_epoch=1
-        )
-        broker.metadata.change_partition("t", image)
+        broker.change_partition(index=index, replicas=(1, 2))
     return broker
 
 
 def to_all(partitions: int, timeout_ms: int) -> ProduceRequest:
+    request = produce(batch(), acks=-1, timeout_ms=timeout_ms)
     data = [PartitionProduceData(index=index, records=batch()) for index in range(partitions)]
-    topics = [TopicProduceData(name="t", partition_data=data)]
-    return ProduceRequest(acks=-1, timeout_ms=timeout_ms, topic_data=topics)
+    request.topic_data[0].partition_data = data
+    return request
 
 
 def codes(broker: BrokerHarness, exchange: object, request: ProduceRequest) -> list[ErrorCode]:
@@ -146,11 +138,8 @@ def test_several_partitions_are_answered_when_each_is_committed_or_timed_out() -
     broker.runtime.advance(499)
     assert not exchange.settled
     broker.runtime.advance(1)
-    assert codes(broker, exchange, request) == [
-        ErrorCode.NONE,
-        ErrorCode.REQUEST_TIMED_OUT,
-        ErrorCode.NONE,
-    ]
+    none, late = ErrorCode.NONE, ErrorCode.REQUEST_TIMED_OUT
+    assert codes(broker, exchange, request) == [none, late, none]
     broker.ask(fetch(1, partitions=(1,), replica_id=2), 12)  # committed later: nothing is told twice
     assert broker.broker.parking.counts.waiting == 0
 

@@ -9,12 +9,8 @@ import pytest
 
 from blumfeld.broker.handlers import TABLE, lazy_handler
 from blumfeld.broker.serving.counts import LATENCY_BOUNDS_MS, ApiCounts, NodeMetrics
-from blumfeld.broker.serving.dispatch import Dispatcher
-from blumfeld.broker.serving.refusals import Refusals
-from blumfeld.broker.serving.request import ConnectionState
 from blumfeld.spi.completion import Completion
 from blumfeld.spi.context import NO_ANSWER, ApiHandler, Principal, RequestContext
-from blumfeld.spi.hooks import EventLog
 from blumfeld.spi.repeated_events import INTERVAL_MS
 from blumfeld.spi.transport import Listener
 from blumfeld.wire.errors import BrokerError, ErrorCode, PluginContractError
@@ -22,10 +18,10 @@ from blumfeld.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsR
 from blumfeld.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from blumfeld.wire.messages.metadata import MetadataRequest
 from tests.broker.batches import batch, produce
-from tests.broker.harness import CONTROLLER_LISTENER, BrokerHarness
+from tests.broker.harness import CONTROLLER_LISTENER, BrokerHarness, Permissions, failing
 
 
-def asked(name: str = "librdkafka", version: str = "2.0") -> ApiVersionsRequest:
+def api_versions(name: str = "librdkafka", version: str = "2.0") -> ApiVersionsRequest:
     return ApiVersionsRequest(client_software_name=name, client_software_version=version)
 
 
@@ -46,15 +42,14 @@ def broker() -> BrokerHarness:
 
 @pytest.mark.parametrize("version", range(5))
 def test_api_versions_shows_what_is_registered(broker: BrokerHarness, version: int) -> None:
-    answer = broker.ask(asked(), version)
+    answer = broker.ask(api_versions(), version)
     shown = {api.api_key: (api.min_version, api.max_version) for api in answer.api_keys}
     assert shown == broker.broker.advertised("broker")
     assert shown[0] == (0, 13), "KAFKA-18659"
     assert shown[1] == (4, 18)
     if version >= 3:
-        assert [(f.name, f.max_version_level) for f in answer.finalized_features] == [
-            ("metadata.version", 30)
-        ]
+        features = [(feature.name, feature.max_version_level) for feature in answer.finalized_features]
+        assert features == [("metadata.version", 30)]
         assert answer.finalized_features_epoch == 5
 
 
@@ -62,19 +57,17 @@ def test_a_controller_listener_shows_its_own(broker: BrokerHarness) -> None:
     shown = broker.broker.advertised("controller")
     assert 18 in shown
     assert 0 not in shown
-    connection = broker.connect(CONTROLLER_LISTENER)
-    exchange = broker.send_frame(broker.frame(asked(), 3), connection)
-    answer = broker.response(exchange, asked(), 3)
+    answer = broker.ask(api_versions(), 3, connection=broker.connect(CONTROLLER_LISTENER))
     assert {api.api_key for api in answer.api_keys} == set(shown)
 
 
 @pytest.mark.parametrize(("name", "version"), [("", "1"), ("-x", "1"), ("x", "1 2"), ("x", "v/1")])
 def test_client_software_must_have_a_plain_name(broker: BrokerHarness, name: str, version: str) -> None:
-    assert broker.ask(asked(name, version), 3).error_code == ErrorCode.INVALID_REQUEST
+    assert broker.ask(api_versions(name, version), 3).error_code == ErrorCode.INVALID_REQUEST
 
 
 def test_api_versions_from_the_future_is_answered_in_version_0(broker: BrokerHarness) -> None:
-    frame = broker.frame(asked(), 3)
+    frame = broker.frame(api_versions(), 3)
     struct.pack_into(">h", frame, 2, 77)
     data = broker.send_frame(frame).data()
     correlation_id, code, count, key, low, high = struct.unpack(">ihihhh", data)
@@ -108,32 +101,20 @@ def test_what_cannot_be_answered_closes_the_connection(broker: BrokerHarness, fr
     assert broker.connection.closed is not None
     assert why in broker.connection.closed
     fresh = broker.connect()
-    assert not broker.send_frame(broker.frame(asked(), 3), fresh).unanswered, "the broker serves on"
+    assert not broker.send_frame(broker.frame(api_versions(), 3), fresh).unanswered, "the broker serves on"
 
 
 def test_a_flood_of_refusals_is_two_lines_for_each_address_and_reason(broker: BrokerHarness) -> None:
     """The first at once, and how many followed; another reason has lines of its own."""
-    lines: list[dict[str, Any]] = []
-    dispatcher = broker.broker.connection_handler("broker")
-    assert isinstance(dispatcher, Dispatcher)
-    dispatcher._refusals = Refusals(broker.runtime, cast("EventLog", Lines(lines)))
+    before = len(broker.log.events)
     for size in (2, 3) * 500:
         broker.send_frame(bytearray(size), broker.connect())
         broker.send_frame(bytearray(struct.pack(">hhih", 3, 9, 1, -1)), broker.connect())
     broker.runtime.advance(INTERVAL_MS)
+    lines = [values for _, _, values in broker.log.events[before:]]
     assert len(lines) == 6, "a frame of 2 bytes, one of 3, and a header that is cut off"
     assert sum(line.get("suppressed", 1) for line in lines) == 2_000
     assert all(line["peer"] for line in lines)
-
-
-class Lines:
-    """An event log that keeps the values of infos."""
-
-    def __init__(self, lines: list[dict[str, Any]]) -> None:
-        self.lines = lines
-
-    def info(self, event: str, **values: Any) -> None:
-        self.lines.append(values)
 
 
 def test_tags_in_the_request_header_are_skipped(broker: BrokerHarness) -> None:
@@ -172,15 +153,8 @@ def test_an_answer_may_come_later(broker: BrokerHarness) -> None:
     assert broker.response(exchange, HeartbeatRequest(), 4).error_code == 27
 
 
-def raised(error: Exception) -> Any:
-    def handle(request: HeartbeatRequest, context: RequestContext) -> HeartbeatResponse:
-        raise error
-
-    return handle
-
-
 def failing_later(error: Exception) -> Any:
-    def handle(request: HeartbeatRequest, context: RequestContext) -> Completion[HeartbeatResponse]:
+    def handle(*_: object) -> Completion[HeartbeatResponse]:
         later: Completion[HeartbeatResponse] = Completion()
         later.fail(error)
         return later
@@ -188,14 +162,14 @@ def failing_later(error: Exception) -> Any:
     return handle
 
 
-@pytest.mark.parametrize("way", [raised, failing_later])
+@pytest.mark.parametrize("way", [failing, failing_later])
 def test_an_error_becomes_the_answers_error(broker: BrokerHarness, way: Any) -> None:
     broker.broker.register([heartbeats(way(BrokerError(ErrorCode.ILLEGAL_GENERATION)))])
     assert broker.ask(HeartbeatRequest(), 4).error_code == ErrorCode.ILLEGAL_GENERATION
     assert not [event for event in broker.log.events if event[0] == "error"]
 
 
-@pytest.mark.parametrize("way", [raised, failing_later])
+@pytest.mark.parametrize("way", [failing, failing_later])
 def test_a_defect_is_logged_and_answered_as_unknown(broker: BrokerHarness, way: Any) -> None:
     broker.broker.register([heartbeats(way(ZeroDivisionError()))])
     assert broker.ask(HeartbeatRequest(), 4).error_code == ErrorCode.UNKNOWN_SERVER_ERROR
@@ -203,13 +177,13 @@ def test_a_defect_is_logged_and_answered_as_unknown(broker: BrokerHarness, way: 
 
 
 def test_a_defect_that_a_client_causes_again_and_again_has_one_traceback(broker: BrokerHarness) -> None:
-    broker.broker.register([heartbeats(raised(ZeroDivisionError()))])
+    broker.broker.register([heartbeats(failing(ZeroDivisionError()))])
     for _ in range(50):
         broker.ask(HeartbeatRequest(), 4)
     broker.runtime.advance(INTERVAL_MS)
-    told = [values for level, event, values in broker.log.events if event == "handler failed"]
-    assert ["exc_info" in values for values in told] == [True, False]
-    assert told[1]["suppressed"] == 49
+    lines = [values for _, event, values in broker.log.events if event == "handler failed"]
+    assert ["exc_info" in line for line in lines] == [True, False]
+    assert lines[1]["suppressed"] == 49
 
 
 def test_an_answer_that_cannot_be_encoded_closes_the_connection(broker: BrokerHarness) -> None:
@@ -243,7 +217,7 @@ def test_a_throttled_client_is_told_and_read_no_more(broker: BrokerHarness) -> N
 
 
 def test_two_handlers_for_one_version_are_a_mistake(broker: BrokerHarness) -> None:
-    def quiet(request: HeartbeatRequest, context: RequestContext) -> Any:
+    def quiet(*_: object) -> Any:
         return NO_ANSWER
 
     broker.broker.register([heartbeats(quiet, (0, 2)), heartbeats(quiet, (3, 4))])
@@ -276,16 +250,12 @@ def test_requests_and_connections_are_counted() -> None:
     metrics = Counting()
     broker = BrokerHarness(metrics=metrics)
     broker.create_topic("t")
-    broker.ask(asked(), 3)
-    broker.ask(asked(), 3)
+    broker.ask(api_versions(), 3)
+    broker.ask(api_versions(), 3)
     assert list(metrics.apis) == [0, 18]
     counts = metrics.apis[18]
-    assert (counts.requests, counts.request_bytes > 0, counts.response_bytes > 0, counts.time_ms) == (
-        2,
-        True,
-        True,
-        0.0,
-    )
+    assert (counts.requests, counts.time_ms) == (2, 0.0)
+    assert min(counts.request_bytes, counts.response_bytes) > 0
     broker.ask(produce(batch()), 9)
     assert metrics.produce.requests == 1
     assert metrics.produce.request_bytes > 61
@@ -307,11 +277,16 @@ def in_buckets(*took_ms: float) -> list[int]:
     return histogram
 
 
-@pytest.mark.parametrize("acks", [1, -1, 0])
-def test_the_straight_way_sorts_requests_into_the_histogram(acks: int) -> None:
+def measured() -> tuple[NodeMetrics, BrokerHarness]:
+    """Counts that somebody reads, and a broker that counts there."""
     metrics = NodeMetrics()
     metrics.measure_latencies()
-    broker = BrokerHarness(metrics=metrics)
+    return metrics, BrokerHarness(metrics=metrics)
+
+
+@pytest.mark.parametrize("acks", [1, -1, 0])
+def test_the_straight_way_sorts_requests_into_the_histogram(acks: int) -> None:
+    metrics, broker = measured()
     broker.create_topic("t")
     log = broker.log_of("t")
     took = (0.0, 7.0, 7.5, 400.0, 0.2, 9_000.0, 7.0)
@@ -326,9 +301,7 @@ def test_the_straight_way_sorts_requests_into_the_histogram(acks: int) -> None:
 
 
 def test_the_general_way_sorts_requests_into_the_histogram() -> None:
-    metrics = NodeMetrics()
-    metrics.measure_latencies()
-    broker = BrokerHarness(metrics=metrics)
+    metrics, broker = measured()
     waiting: list[Completion[HeartbeatResponse]] = []
 
     def handle(request: HeartbeatRequest, context: RequestContext) -> Completion[HeartbeatResponse]:
@@ -355,24 +328,12 @@ def test_requests_before_the_metrics_endpoint_opens_are_not_in_the_histogram() -
     assert metrics.counts_of(0).latencies() == in_buckets()
 
 
-class Nobody:
-    """An authorizer that remembers what it was asked and refuses."""
-
-    def __init__(self) -> None:
-        self.asked: list[tuple[str, str, str]] = []
-
-    def authorize(self, principal: object, host: str, operation: str, resource_type: str, name: str) -> bool:
-        self.asked.append((operation, resource_type, name))
-        return False
-
-
 def test_every_handler_asks_the_authorizer() -> None:
-    nobody = Nobody()
-    broker = BrokerHarness(authorizer=nobody)
+    permissions = Permissions()
+    broker = BrokerHarness(authorizer=permissions)
     broker.create_topic("t")
-    answer = broker.ask(produce(batch()), 9)
-    assert answer.responses[0].partition_responses[0].error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED
-    assert nobody.asked == [("Write", "Topic", "t")]
+    assert broker.produced() == ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    assert permissions.asked == [("Write", "Topic", "t")]
 
 
 @pytest.mark.parametrize("row", TABLE, ids=lambda row: row.module)
@@ -383,10 +344,6 @@ def test_the_table_says_what_the_modules_say(broker: BrokerHarness, row: Any) ->
     assert (shown.key, shown.min_version, shown.max_version) == (own.key, own.min_version, own.max_version)
     assert (shown.listeners, shown.advertised_min) == (own.listeners, own.advertised_min)
     assert row.module.partition(".")[2].startswith(f"api_{row.key:02d}_")
-
-
-def test_connections_start_anonymous() -> None:
-    assert ConnectionState().principal.name == "ANONYMOUS"
 
 
 @pytest.mark.parametrize("by", ["the request", "the handler in front"])

@@ -17,7 +17,7 @@ from blumfeld.wire.messages.list_offsets import ListOffsetsPartition, ListOffset
 from blumfeld.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
 from blumfeld.wire.messages.produce import PartitionProduceResponse, ProduceResponse, TopicProduceResponse
 from tests.broker.batches import batch, fetch, produce
-from tests.broker.harness import BrokerHarness
+from tests.broker.harness import BrokerHarness, failing
 
 UNKNOWN = int(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 
@@ -81,17 +81,11 @@ def test_a_write_that_fails_on_the_straight_way_counts(acks: int) -> None:
 @pytest.mark.parametrize("api", [ApiKey.FETCH, ApiKey.LIST_OFFSETS])
 def test_a_request_that_fails_as_a_whole_counts(api: ApiKey, error: Exception, code: int) -> None:
     broker = Measured()
-    request: Any = fetch()
-    if api is ApiKey.LIST_OFFSETS:
-        one = ListOffsetsPartition(partition_index=0, timestamp=-1)
-        request = ListOffsetsRequest(topics=[ListOffsetsTopic(name="t", partitions=[one])])
-
-    def fails(*_: object) -> None:
-        raise error
-
+    partitions = [ListOffsetsPartition(partition_index=0, timestamp=-1)]
+    look_up = ListOffsetsRequest(topics=[ListOffsetsTopic(name="t", partitions=partitions)])
     route: Any = broker.broker._dispatchers["broker"].route(int(api), 6)
-    route._handler = msgspec.structs.replace(route._handler, handle=fails)
-    broker.send(request, 6)
+    route._handler = msgspec.structs.replace(route._handler, handle=failing(error))
+    broker.send(fetch() if api is ApiKey.FETCH else look_up, 6)
     assert broker.errors(api) == {code: 1}
 
 

@@ -11,6 +11,7 @@ from blumfeld.broker.replicas.hosting.places import Places
 from blumfeld.metadata.partitions.directories import LOST_DIRECTORY, MIGRATING_DIRECTORY, UNASSIGNED_DIRECTORY
 from blumfeld.spi.cluster import PartitionImage
 from blumfeld.spi.storage import LogStorage, TopicPartition
+from tests.broker.harness import partition_image
 from tests.broker.plain_storage import PlainStorage
 
 A, B, GONE = b"a" * 16, b"b" * 16, b"g" * 16
@@ -30,15 +31,7 @@ class Found(PlainStorage):
 
 
 def image(*directories: bytes) -> PartitionImage:
-    return PartitionImage(
-        partition=0,
-        replicas=(2, 1),
-        isr=(1,),
-        leader=1,
-        leader_epoch=0,
-        partition_epoch=0,
-        directories=directories,
-    )
+    return partition_image(replicas=(2, 1), isr=(1,), directories=directories)
 
 
 def places(*found: TopicPartition, offline: str = "", preferred: bytes | None = None) -> Places:

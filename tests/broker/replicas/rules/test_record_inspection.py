@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import gc
 import random
-import struct
 from collections.abc import Callable
 from typing import Any
 
 import pytest
-from crc32c import crc32c
 
 from blumfeld.broker.replicas.rules import record_rules
 from blumfeld.broker.replicas.rules.append_rules import TooMuchAtOnce
@@ -24,13 +22,7 @@ from blumfeld.broker.replicas.rules.record_rules import (
 )
 from blumfeld.config.values import TopicConfig
 from blumfeld.wire.batches.builder import build_batch
-from blumfeld.wire.batches.record_batch import (
-    CRC_FROM,
-    HEADER_BYTES,
-    LOG_OVERHEAD_BYTES,
-    RecordBatch,
-    split_batches,
-)
+from blumfeld.wire.batches.record_batch import HEADER_BYTES, LOG_OVERHEAD_BYTES, RecordBatch, split_batches
 from blumfeld.wire.batches.records import Record, records
 from blumfeld.wire.batches.varint import append_varint
 from blumfeld.wire.compression.codec import Codec
@@ -38,8 +30,8 @@ from blumfeld.wire.compression.payload import XERIAL_HEADER, compress
 from blumfeld.wire.errors import BrokerError, ErrorCode
 from blumfeld.wire.messages.produce import PartitionProduceData, ProduceResponse
 from blumfeld_kit.fakes.runtime import EPOCH_MS
-from tests.broker.batches import produce
-from tests.broker.harness import BrokerHarness, FakeExchange
+from tests.broker.batches import declaring, produce
+from tests.broker.harness import BrokerHarness, FakeExchange, failing
 
 VERSION = 9
 MANY = LOOK_RECORDS_MAX + 1
@@ -49,8 +41,8 @@ def packed(
     count: int = 4, size: int = LOOK_BYTES_MAX, key: bytes | None = b"k", **options: object
 ) -> bytearray:
     """A batch of some kB that holds a megabyte."""
-    found = [Record(key, bytes(size), (), EPOCH_MS)] * count
-    return build_batch(found, codec=Codec.ZSTD, **options)  # type: ignore[arg-type]
+    content = [Record(key, bytes(size), (), EPOCH_MS)] * count
+    return build_batch(content, codec=Codec.ZSTD, **options)  # type: ignore[arg-type]
 
 
 def small(value: bytes = b"v") -> bytearray:
@@ -144,16 +136,14 @@ def test_a_retry_is_found_again(broker: BrokerHarness) -> None:
 
 
 def test_a_record_without_a_key_is_refused_as_on_the_loop(broker: BrokerHarness) -> None:
-    large = broker.ask(produce(packed(key=None), topic="t"), VERSION).responses[0].partition_responses[0]
-    data = packed(size=1, key=None)
-    straight = broker.ask(produce(data, topic="t"), VERSION).responses[0].partition_responses[0]
-    assert large == straight
+    large = broker.produce_batch(packed(key=None))
+    assert large == broker.produce_batch(packed(size=1, key=None))
     assert large.error_code == ErrorCode.INVALID_RECORD
 
 
 def test_not_every_one_of_a_million_records_is_blamed(broker: BrokerHarness) -> None:
     data = build_batch([Record(None, b"", (), EPOCH_MS)] * (RECORD_ERRORS_MAX + 100), codec=Codec.ZSTD)
-    refused = broker.ask(produce(data, topic="t"), VERSION).responses[0].partition_responses[0]
+    refused = broker.produce_batch(data)
     assert len(refused.record_errors) == RECORD_ERRORS_MAX
     assert str(RECORD_ERRORS_MAX + 100) in (refused.error_message or "")
 
@@ -165,14 +155,9 @@ def test_acks_0_is_placed_too(broker: BrokerHarness) -> None:
 
 
 def test_a_defect_is_an_error_of_its_batch(broker: BrokerHarness, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fails(*_: object) -> RecordBatch:
-        raise RuntimeError("a defect")
-
-    monkeypatch.setattr(record_rules, "conformed_off_the_loop", fails)
-    exchange = broker.send(produce(packed(), topic="t"), VERSION)
-    assert answer(broker, exchange)[0] == ErrorCode.UNKNOWN_SERVER_ERROR
-    exchange = broker.send(produce(small(), topic="t"), VERSION)
-    assert answer(broker, exchange) == (0, 0)
+    monkeypatch.setattr(record_rules, "conformed_off_the_loop", failing(RuntimeError("a defect")))
+    assert broker.produced(packed()) == ErrorCode.UNKNOWN_SERVER_ERROR
+    assert broker.produced(small()) == ErrorCode.NONE
 
 
 @pytest.mark.parametrize("data", [packed(), build_batch([Record(b"k", b"", (), EPOCH_MS)] * MANY)])
@@ -197,8 +182,8 @@ def test_both_ways_give_the_same_records(target: str) -> None:
 def test_offsets_out_of_order_are_put_in_order_off_the_loop_too() -> None:
     given_records = [Record(b"k", b"v", (), EPOCH_MS, offset=n) for n in (0, 2, 4)]
     data = build_batch(given_records, keep_offsets=True, last_offset_delta=2)
-    found = conformed_off_the_loop(RecordBatch(memoryview(data)), TopicConfig({"cleanup.policy": "compact"}))
-    assert [record.offset for record in records(found)] == [0, 1, 2]
+    batch = conformed_off_the_loop(RecordBatch(memoryview(data)), TopicConfig({"cleanup.policy": "compact"}))
+    assert [record.offset for record in records(batch)] == [0, 1, 2]
 
 
 def one_record(front: bytes, headers: int) -> bytes:
@@ -224,15 +209,19 @@ def test_the_loop_looks_at_no_more_than_some_headers(data: bytearray) -> None:
     assert conformed_off_the_loop(batch, config) is batch
 
 
+def with_payload(data: bytearray, payload: bytes) -> bytearray:
+    """A batch with another records section."""
+    made = data[:HEADER_BYTES] + payload
+    made[8:12] = (len(made) - LOG_OVERHEAD_BYTES).to_bytes(4, "big")
+    return declaring(made, RecordBatch(memoryview(data)).record_count)
+
+
 def bomb(records_section: bytes, count: int) -> RecordBatch:
     """A batch whose records section is repeated bytes, too many to make records of."""
     data = build_batch([Record(b"k", b"v", (), EPOCH_MS)], codec=Codec.ZSTD)
-    data[HEADER_BYTES:] = compress(Codec.ZSTD, records_section)
-    struct.pack_into(">i", data, 8, len(data) - LOG_OVERHEAD_BYTES)
-    struct.pack_into(">i", data, 23, count - 1)
-    struct.pack_into(">i", data, 57, count)
-    struct.pack_into(">I", data, CRC_FROM - 4, crc32c(data[CRC_FROM:]))
-    return RecordBatch(memoryview(data))
+    return RecordBatch(
+        memoryview(declaring(with_payload(data, compress(Codec.ZSTD, records_section)), count))
+    )
 
 
 EMPTY_RECORD = bytes([14, 0, 0, 0, 2, 0x6B, 1, 0])
@@ -256,9 +245,9 @@ def test_a_worker_checks_no_more_than_a_million_records_or_headers(batch: Record
 
 
 def test_headers_of_all_records_count_together() -> None:
-    found = [Record(b"k", b"v", [("", None)] * 64, EPOCH_MS)] * 1_000
+    data = build_batch([Record(b"k", b"v", [("", None)] * 64, EPOCH_MS)] * 1_000)
     with pytest.raises(TooMuchAtOnce):
-        conformed(RecordBatch(memoryview(build_batch(found))), TopicConfig({"cleanup.policy": "compact"}))
+        conformed(RecordBatch(memoryview(data)), TopicConfig({"cleanup.policy": "compact"}))
 
 
 def test_the_loop_unpacks_no_more_than_some_blocks() -> None:
@@ -270,14 +259,6 @@ def test_the_loop_unpacks_no_more_than_some_blocks() -> None:
     with pytest.raises(TooMuchAtOnce):
         conformed(batch, config)
     assert conformed_off_the_loop(batch, config) is batch
-
-
-def with_payload(data: bytearray, payload: bytes) -> bytearray:
-    """A batch with another records section."""
-    made = data[:HEADER_BYTES] + payload
-    made[8:12] = (len(made) - LOG_OVERHEAD_BYTES).to_bytes(4, "big")
-    made[17:21] = crc32c(bytes(made[CRC_FROM:])).to_bytes(4, "big")
-    return made
 
 
 @pytest.mark.parametrize(

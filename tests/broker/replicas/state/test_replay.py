@@ -13,6 +13,7 @@ from blumfeld.spi.completion import Completion
 from blumfeld.spi.storage import LogRead, OffsetOutOfRangeError
 from blumfeld.wire.errors import ErrorCode
 from tests.broker.coordination.test_group_coordination import Grouped
+from tests.broker.harness import failing
 from tests.broker.plain_storage import PlainStorage
 
 
@@ -117,19 +118,15 @@ def test_a_disk_that_fails_is_tried_again(broker: Grouped) -> None:
 
 def test_a_log_that_is_cut_meanwhile_ends_there(broker: Grouped) -> None:
     log: Any = broker.offsets_log
-    found: Iterator[Any] = written_batches(log)
-    assert next(found).base_offset == 0
-
-    def nothing_there(*_: Any) -> LogRead:
-        raise OffsetOutOfRangeError
-
-    log.read = nothing_there
-    assert list(found) == []
+    batches: Iterator[Any] = written_batches(log)
+    assert next(batches).base_offset == 0
+    log.read = failing(OffsetOutOfRangeError())
+    assert list(batches) == []
 
 
 def test_what_retention_took_meanwhile_is_passed_over(broker: Grouped) -> None:
     log: Any = broker.offsets_log
-    found: Iterator[Any] = written_batches(log)
-    assert next(found).base_offset == 0
+    batches: Iterator[Any] = written_batches(log)
+    assert next(batches).base_offset == 0
     log.advance_log_start(2)
-    assert [batch.base_offset for batch in found] == [2]
+    assert [batch.base_offset for batch in batches] == [2]
