@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from types import TracebackType
 from typing import Self, TypeVar
 
-from blumfeld.client.blocking import FrameSocket
+from blumfeld.client.blocking_connection import FrameSocket
 from blumfeld.client.connection import read_answer
 from blumfeld.client.errors import ConnectionEndedError, FrameSizeError
 from blumfeld.client.frames import SIZE_BYTES, request_frame

@@ -36,9 +36,9 @@ IMPURE_MODULES = {
 
 # What serves goes through the runtime seam, or the simulation is a lie. These stand on the edge of the world.
 EDGE_MODULES = {
-    "core/blumfeld/client/blocking.py": "is the client's blocking socket",
+    "core/blumfeld/client/blocking_connection.py": "is the client's blocking socket",
     "core/blumfeld/client/asyncio_connection.py": "is the client on an asyncio loop",
-    "core/blumfeld/net/readiness/selecting.py": "stands in the place of a loop's selector",
+    "core/blumfeld/net/readiness/selector.py": "stands in the place of a loop's selector",
     "core/blumfeld/net/readiness/sockets.py": "is the transports' sockets",
     "core/blumfeld/kernel/runtime/asyncio_runtime.py": "is the runtime",
     "core/blumfeld/kernel/runtime/process_ends.py": "looks at other processes",

@@ -19,7 +19,7 @@ import attrs
 from blumfeld.feeds.binance import MadeFeed, Message
 from blumfeld.testing.process import BrokerProcess, free_port
 from campaigns.archive.common import ledger
-from campaigns.archive.common.expected import differences, expected_of
+from campaigns.archive.common.expected_tallies import differences, expected_of
 from campaigns.archive.common.process import Archive, Outcome
 from campaigns.archive.common.report import Report
 from campaigns.archive.common.tallies import READERS

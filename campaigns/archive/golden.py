@@ -11,7 +11,7 @@ from blumfeld.testing.process import BrokerProcess
 from campaigns.archive.common import ledger
 from campaigns.archive.common.brokers import our_broker
 from campaigns.archive.common.capture import decoder_of, read_capture, write_capture
-from campaigns.archive.common.expected import WORDS, Tallies, differences, expected_of
+from campaigns.archive.common.expected_tallies import WORDS, Tallies, differences, expected_of
 from campaigns.archive.common.process import Archive, Command, Outcome, archive_command
 from campaigns.archive.common.report import Report
 from campaigns.archive.common.tallies import READERS
@@ -21,7 +21,7 @@ MADE_MESSAGES = 6_000
 TOPIC = "feed"
 LOAD_S, ONCE_S = 180.0, 300.0
 GOLDEN = {"trades": 21_313, "bbo": 66_089, "book_deltas": 443_521}
-"""Rows of the USD-M capture of 8 August 2024, by its README. :mod:`.common.expected` must count the same."""
+"""Rows of the USD-M capture of 8 August 2024, by its README. :mod:`.common.expected_tallies` must count the same."""
 GOLDEN_NAME = "btcusdt_20240808.gz"
 
 

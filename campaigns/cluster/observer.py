@@ -10,7 +10,7 @@ from typing import Self
 
 import attrs
 
-from blumfeld.client.blocking import BlockingConnection
+from blumfeld.client.blocking_connection import BlockingConnection
 from blumfeld.client.errors import RefusedError, error_name
 from blumfeld.client.metadata import ClusterView
 from blumfeld.spi.internal_topics import CLUSTER_METADATA_TOPIC

@@ -7,7 +7,7 @@ from statistics import median
 
 from matplotlib.axes import Axes
 
-from blumfeld_bench.report.drawing import Plot, colour_of, dash_of, svg_of
+from blumfeld_bench.report.plot import Plot, colour_of, dash_of, svg_of
 from campaigns.metadata_scale.points import Point
 
 MEASURES: tuple[tuple[str, Callable[[Point], float]], ...] = (

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import msgspec
 
-from blumfeld.client.blocking import BlockingConnection
+from blumfeld.client.blocking_connection import BlockingConnection
 from blumfeld.spi.internal_topics import CLUSTER_METADATA_TOPIC
 from blumfeld.testing.cluster import BROKER, CONTROLLER, LOOPBACK, node_places
 from blumfeld.testing.process import NodeError

@@ -23,6 +23,7 @@ MODULES = {
     "blumfeld.log.file_names": "blumfeld.log.segments.file_names",
     "blumfeld.log.segment_rules": "blumfeld.log.segments.rules",
     "blumfeld.spi.config": "blumfeld.config.values",
+    "blumfeld.spi.observing": "blumfeld.spi.observer",
     "blumfeld.testing.assignor_contract": "blumfeld_kit.assignor_contract",
     "blumfeld.testing.fake_files": "blumfeld_kit.fakes.files",
     "blumfeld.testing.fake_power": "blumfeld_kit.fakes.power",

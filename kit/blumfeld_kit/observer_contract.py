@@ -14,7 +14,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from blumfeld.spi.observing import Observer, RequestSeen
+from blumfeld.spi.observer import Observer, RequestSeen
 from blumfeld_kit.fakes.files import Fault
 from blumfeld_kit.fakes.runtime import FakeRuntime
 
@@ -43,7 +43,7 @@ def seen(number: int = 0, **values: object) -> RequestSeen:
 
 
 class ObserverContract:
-    """The contract of ``blumfeld.spi.observing.Observer`` as tests, on virtual time and a simulated disk."""
+    """The contract of ``blumfeld.spi.observer.Observer`` as tests, on virtual time and a simulated disk."""
 
     def make_observer(self, runtime: FakeRuntime) -> Observer:
         """Your observer, not started. It may write in ``/data``."""

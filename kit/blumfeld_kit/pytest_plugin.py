@@ -25,7 +25,7 @@ pytest.register_assert_rewrite(  # the name of a package covers its modules
 _CONTRACTS = {
     "blumfeld_kit.assignor_contract": "blumfeld.spi.assignors, docs/write-an-assignor.md",
     "blumfeld_kit.groups": "blumfeld.spi.groups, docs/adr/0006-groups-contract.md",
-    "blumfeld_kit.observer_contract": "blumfeld.spi.observing, docs/adr/0001-shape-of-the-house.md",
+    "blumfeld_kit.observer_contract": "blumfeld.spi.observer, docs/adr/0001-shape-of-the-house.md",
     "blumfeld_kit.storage_contract": "blumfeld.spi.storage, docs/write-a-storage.md",
     "blumfeld_kit.transport_contract": "blumfeld.spi.transport, docs/adr/0002-transport-contract.md",
 }

@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from blumfeld.client.channel import Channel, ChannelSettings, State
-from blumfeld.client.dialed import DialedClient
+from blumfeld.client.dialed_client import DialedClient
 from blumfeld.spi.cluster import Endpoint
 from blumfeld.spi.completion import Completion
 from blumfeld.spi.parts import Parts, join

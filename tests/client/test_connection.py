@@ -224,7 +224,9 @@ def test_a_request_goes_in_the_version_that_was_agreed_on() -> None:
 
 def test_the_state_of_a_connection_loads_no_message() -> None:
     """A broker that starts imports it for its peers, and message modules are imported on first use."""
-    code = "import sys, blumfeld.client.dialed; print([m for m in sys.modules if 'wire.messages.' in m])"
+    code = (
+        "import sys, blumfeld.client.dialed_client; print([m for m in sys.modules if 'wire.messages.' in m])"
+    )
     done = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True
     )

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from blumfeld.client.asyncio_connection import AsyncioConnection, connect
-from blumfeld.client.blocking import BlockingConnection
-from blumfeld.client.dialed import DialedClient
+from blumfeld.client.blocking_connection import BlockingConnection
+from blumfeld.client.dialed_client import DialedClient
 from blumfeld.client.errors import (
     ConnectionEndedError,
     CutFrameError,

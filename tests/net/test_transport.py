@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, cast
 
 from blumfeld.net.connections.dialled import OutboundConnection
-from blumfeld.net.sending import SendQueue
+from blumfeld.net.send_queue import SendQueue
 from blumfeld.net.transport import SWEEPS_PER_IDLE_TIME, BaseTransport
 from blumfeld.net.turn import ReceivePool, Turn
 from blumfeld.spi.hooks import EventLog

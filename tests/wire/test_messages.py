@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from blumfeld.wire import codec, interpreted
+from blumfeld.wire import codec, interpreted_codec
 from blumfeld.wire.api import API_BY_KEY, message_class, message_names, request_class
 from blumfeld.wire.json_form import from_json, to_json
 from blumfeld.wire.primitives import DecodeError
@@ -25,9 +25,9 @@ def agrees(name: str, version: int, data: bytes, value: dict[str, Any]) -> None:
     """Bytes, message and JSON form say the same, by both codecs."""
     cls = message_class(name)
     message = codec.decode(cls, data, version)
-    assert interpreted.decode(cls, data, version) == message
+    assert interpreted_codec.decode(cls, data, version) == message
     assert codec.encode(message, version) == data
-    assert interpreted.encode(message, version) == data
+    assert interpreted_codec.encode(message, version) == data
     written = to_json(message, version)
     assert written == value
     assert list(written) == list(value)
@@ -90,7 +90,7 @@ def check_round_trips(cls: type[Message], versions: Iterable[int]) -> None:
             message = data.draw(messages(cls, version))
             encoded = codec.encode(message, version)
             assert codec.decode(cls, encoded, version) == message
-            assert interpreted.encode(message, version) == encoded
+            assert interpreted_codec.encode(message, version) == encoded
             assert from_json(cls, version, to_json(message, version)) == message
 
     round_trip()
@@ -132,7 +132,7 @@ def test_damaged_bytes_are_refused_by_one_error_and_both_codecs_agree(damages: i
             else:
                 data[at:at] = chance.randbytes(chance.randrange(1, 4))
             verdict = outcome(codec.decode, cls, bytes(data), version)
-            assert verdict == outcome(interpreted.decode, cls, bytes(data), version), (
+            assert verdict == outcome(interpreted_codec.decode, cls, bytes(data), version), (
                 cls,
                 version,
                 data.hex(),

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from types import TracebackType
 from typing import Self, TypeVar
 
-from blumfeld.client.blocking import BlockingConnection
+from blumfeld.client.blocking_connection import BlockingConnection
 from blumfeld.client.errors import RefusedError, check, error_name
 from blumfeld.client.metadata import Broker, ClusterView
 from blumfeld.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse

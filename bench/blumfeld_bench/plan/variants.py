@@ -26,7 +26,7 @@ from blumfeld import __version__
 from blumfeld.kernel.composing.plan import Plan, make_plan
 from blumfeld.kernel.manifest.sections import NO_FILE, read_manifest
 from blumfeld.kernel.node import Node
-from blumfeld.kernel.runtime.short_lived import short_lived_runtime
+from blumfeld.kernel.runtime.short_lived_runtime import short_lived_runtime
 from blumfeld.kernel.watching.event_log import EventLogs
 from blumfeld.plugging.errors import Faults, ManifestError, file_problem
 from blumfeld.testing.cluster import LOOPBACK, NODE_SETTINGS, filled, node_places

@@ -16,7 +16,7 @@ from matplotlib.ticker import FixedLocator, FuncFormatter, NullFormatter
 from blumfeld_bench.rebalance.findings import Key, keys_of, samples_of
 from blumfeld_bench.rebalance.result import RebalanceResult, Sample
 from blumfeld_bench.rebalance.table import markdown_of
-from blumfeld_bench.report.drawing import DASHES, HEIGHT_IN, Plot, colour_of, write_page
+from blumfeld_bench.report.plot import DASHES, HEIGHT_IN, Plot, colour_of, write_page
 
 PAGE = "rebalance.md"
 MARKERS = "osD^"

@@ -12,7 +12,6 @@ from pathlib import Path
 import attrs
 
 from blumfeld_bench.report.differences import differences
-from blumfeld_bench.report.drawing import Plot, svg_of, write_page
 from blumfeld_bench.report.narrative import (
     NOT_CLAIMED,
     brief,
@@ -23,6 +22,7 @@ from blumfeld_bench.report.narrative import (
     run_words,
     variant_words,
 )
+from blumfeld_bench.report.plot import Plot, svg_of, write_page
 from blumfeld_bench.report.plots import (
     cost_bars,
     latency_series,

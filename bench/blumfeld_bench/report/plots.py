@@ -16,7 +16,7 @@ from hdrh.histogram import HdrHistogram
 from matplotlib.axes import Axes
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter
 
-from blumfeld_bench.report.drawing import INK, MUTED, Plot, colour_of, dash_of
+from blumfeld_bench.report.plot import INK, MUTED, Plot, colour_of, dash_of
 from blumfeld_bench.result import Point
 from blumfeld_bench.statistics.cells import (
     CPU_PER_REQUEST,

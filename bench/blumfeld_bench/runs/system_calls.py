@@ -44,7 +44,7 @@ class Tracer:
         self._summary = summary
         self._process: subprocess.Popen[bytes] | None = None
         self.error = ""
-        """Why it counted nothing; empty if it did."""
+        """The reason why it counted nothing; empty if it did."""
 
     def measuring_begins(self) -> None:
         """Attach to the server: all its threads, and those that it starts later."""

@@ -13,7 +13,7 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
-from campaigns.archive.common.expected import SUMMED, Tallies, Tally
+from campaigns.archive.common.expected_tallies import SUMMED, Tallies, Tally
 from campaigns.archive.common.process import QUICK_START
 
 SPARK_TIMEOUT_S = 180.0

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from blumfeld.feeds.binance import MadeFeed, Message
-from campaigns.archive.common.expected import Tallies, added, expected_at
+from campaigns.archive.common.expected_tallies import Tallies, added, expected_at
 from campaigns.archive.common.topics import PRODUCER, send
 
 FLUSH_S = 120.0

@@ -12,7 +12,7 @@ import os
 import time
 from typing import Protocol, TypeVar
 
-from blumfeld.client.blocking import FrameSocket
+from blumfeld.client.blocking_connection import FrameSocket
 from blumfeld.client.connection import read_answer
 from blumfeld.client.frames import request_frame
 from blumfeld.wire.batches.builder import build_batch

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import attrs
 
-from blumfeld.client.blocking import BlockingConnection
+from blumfeld.client.blocking_connection import BlockingConnection
 from blumfeld.client.errors import COORDINATOR_MOVES, error_name
 from blumfeld.coordinator.runtime.coordinator import partition_for
 from blumfeld.spi.internal_topics import OFFSETS_TOPIC

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import attrs
 
-from blumfeld.client.blocking import BlockingConnection
+from blumfeld.client.blocking_connection import BlockingConnection
 from blumfeld.client.errors import error_name
 from blumfeld.wire.batches.builder import build_batch
 from blumfeld.wire.batches.records import Record

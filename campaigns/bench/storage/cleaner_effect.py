@@ -16,7 +16,7 @@ from pathlib import Path
 
 import attrs
 
-from blumfeld.client.blocking import FrameSocket
+from blumfeld.client.blocking_connection import FrameSocket
 from blumfeld.wire.batches.records import Record
 from blumfeld_bench.drivers.frames import ProduceFrame
 from blumfeld_bench.drivers.wire_client import WireClient

@@ -101,13 +101,13 @@ class Broker:
             self._topics_deleted,
         )
         self.ports = self._make_ports()
-        observing = None
+        observation = None
         if composition.observers:
-            from blumfeld.broker.serving.observing import Observing
+            from blumfeld.broker.serving.observation import Observation
 
-            observing = Observing(composition.runtime, self.events, composition.observers)
+            observation = Observation(composition.runtime, self.events, composition.observers)
         self._dispatchers = {
-            kind: Dispatcher(kind, composition.runtime, self.events, authorizer, metrics, observing)
+            kind: Dispatcher(kind, composition.runtime, self.events, authorizer, metrics, observation)
             for kind in LISTENER_KINDS
         }
         self.groups: GroupCoordination | None = None

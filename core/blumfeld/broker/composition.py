@@ -10,7 +10,7 @@ from blumfeld.spi.hooks import Composition
 if TYPE_CHECKING:
     from blumfeld.spi.groups import GroupProtocol
     from blumfeld.spi.hooks import Feature
-    from blumfeld.spi.observing import Observer
+    from blumfeld.spi.observer import Observer
     from blumfeld.spi.replication import Replication
     from blumfeld.spi.transactions import TransactionCoordinator
 

@@ -22,8 +22,8 @@ SESSION_PARTITIONS_MAX = 10_000
 """Partitions of one session. Each fetch of a session looks at all of them, so more would hold up other connections.
 A full fetch of more partitions gets no session, which KIP-227 always allows. A session that would grow larger ends."""
 EVICTION_MS = 120_000
-"""When all slots are taken: a session that was idle for this long may be evicted by any new one; a session that was
-made this long ago may be evicted by a follower's, or by a larger one of its own kind."""
+"""Time after which a session may be evicted when all slots are taken. One that was idle for so long gives way to any
+new session; one that was made so long ago gives way to a follower's, or to a larger one of its own kind."""
 
 PartitionKey: TypeAlias = "tuple[str | bytes, int]"
 """(topic name below v13, topic id from there on; partition)."""

@@ -14,7 +14,7 @@ from blumfeld.kernel.composing.plan import Plan, make_plan
 from blumfeld.kernel.formatting.directories import AlreadyFormatted, Formatting, format_directories
 from blumfeld.kernel.formatting.quorum import InitialQuorum, initial_controllers
 from blumfeld.kernel.manifest.sections import NO_FILE, Manifest
-from blumfeld.kernel.runtime.short_lived import short_lived_runtime
+from blumfeld.kernel.runtime.short_lived_runtime import short_lived_runtime
 from blumfeld.kernel.supervising.derivation import node_manifests
 from blumfeld.kernel.supervising.preparation import check_directories, format_nodes
 from blumfeld.log.checkpoints import MetaProperties

@@ -15,7 +15,7 @@ from blumfeld.kernel.composing.plan import Plan, make_plan
 from blumfeld.kernel.description import address_text
 from blumfeld.kernel.manifest.sections import Manifest
 from blumfeld.kernel.node import StartError
-from blumfeld.kernel.runtime.short_lived import short_lived_runtime
+from blumfeld.kernel.runtime.short_lived_runtime import short_lived_runtime
 from blumfeld.kernel.supervising.derivation import node_manifests
 from blumfeld.kernel.supervising.preparation import prepare_nodes
 from blumfeld.kernel.supervising.supervisor import SupervisedNode, Supervisor, run_on_a_loop

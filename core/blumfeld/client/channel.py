@@ -15,7 +15,7 @@ from typing import Any, Protocol
 
 import msgspec
 
-from blumfeld.client.dialed import DialedClient
+from blumfeld.client.dialed_client import DialedClient
 from blumfeld.client.errors import NoCommonVersionError, RefusedError
 from blumfeld.client.frames import api_key_of
 from blumfeld.client.versions import SPOKEN, Handshake, Versions

@@ -10,7 +10,7 @@ from blumfeld.config.values import BROKER_CONFIGS, Source
 from blumfeld.kernel.composing.plan import Plan
 from blumfeld.kernel.manifest.kafka_config import keys_without_effect
 from blumfeld.kernel.node import MakeBroker, Node, make_broker
-from blumfeld.kernel.runtime.short_lived import short_lived_runtime
+from blumfeld.kernel.runtime.short_lived_runtime import short_lived_runtime
 from blumfeld.kernel.watching.event_log import EventLogs, Render
 from blumfeld.spi.transport import Listener
 from blumfeld.wire.api import API_BY_KEY

@@ -27,7 +27,7 @@ from blumfeld.plugging.plugins import PlannedPlugin, PluginSet, RefusedBy
 from blumfeld.spi.assignors import ConsumerAssignor
 from blumfeld.spi.completion import Completion
 from blumfeld.spi.image_sections import ControllerCommand, ImageSection
-from blumfeld.spi.observing import Observer
+from blumfeld.spi.observer import Observer
 from blumfeld.spi.runtime import Runtime
 from blumfeld.spi.security import Authorizer
 from blumfeld.spi.storage import several_directories

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from blumfeld.net.connections.accepted import AcceptedConnection
-from blumfeld.net.connections.accepting import Acceptor, ConnectionTable
+from blumfeld.net.connections.acceptor import Acceptor, ConnectionTable
 from blumfeld.net.connections.dialled import OutboundConnection
 from blumfeld.net.connections.stream import Stream
 from blumfeld.net.memory import Memory

@@ -12,7 +12,7 @@ from blumfeld.spi.context import ApiHandler
 from blumfeld.spi.groups import GroupProtocol
 from blumfeld.spi.hooks import Feature, Metric
 from blumfeld.spi.image_sections import ControllerCommand, ImageSection
-from blumfeld.spi.observing import Observer
+from blumfeld.spi.observer import Observer
 from blumfeld.spi.replication import Replication
 from blumfeld.spi.security import Authorizer, Security
 from blumfeld.spi.storage import (

@@ -16,7 +16,7 @@ from blumfeld.spi.consensus import ClusterMetadata
 from blumfeld.spi.context import ApiHandler, Parking
 from blumfeld.spi.groups import GroupProtocol
 from blumfeld.spi.image_sections import ControllerCommand, ImageSection
-from blumfeld.spi.observing import Observer
+from blumfeld.spi.observer import Observer
 from blumfeld.spi.partitions import LocalPartitions
 from blumfeld.spi.peers import PeerClient
 from blumfeld.spi.replication import Replicas, Replication

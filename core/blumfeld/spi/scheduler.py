@@ -64,7 +64,7 @@ BUDGETS = {
     Lane.COORDINATORS: Budget(2.0),
     Lane.UPKEEP: Budget(1.0),
 }
-"""How long a turn of the loop may be for long work: the sum, and one step of each lane."""
+"""The time that long work may take in a turn of the loop: the sum, and one step of each lane."""
 
 Finished = Callable[[Any, BaseException | None], None]
 Soon = Callable[[Callable[[], None]], object]
@@ -166,7 +166,7 @@ class _LaneState:
         self._spent_ms = 0.0
         """Part of this turn's budget that is spent."""
         self._ends_ms: float | None = None
-        """When the budget of this turn ends; ``None`` if no piece is running now."""
+        """The end of this turn's budget; ``None`` if no piece is running now."""
         self._now_ms = now_ms
         self._soon = soon
         self._arm = arm

@@ -14,7 +14,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from blumfeld.client.blocking import BlockingConnection
+from blumfeld.client.blocking_connection import BlockingConnection
 from blumfeld.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from blumfeld.wire.messages.metadata import MetadataRequest, MetadataResponse
 from blumfeld.wire.primitives import DecodeError

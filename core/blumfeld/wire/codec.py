@@ -210,7 +210,7 @@ def _explained(message: Message, version: int, error: Exception) -> EncodeError:
     """Find the wrong field with the interpreted codec, which names it. This is an error path, so its time does
     not matter.
     """
-    from blumfeld.wire.interpreted import encode as encode_interpreted
+    from blumfeld.wire.interpreted_codec import encode as encode_interpreted
 
     try:
         encode_interpreted(message, version)

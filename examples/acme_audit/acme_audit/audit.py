@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from blumfeld.spi.observing import RequestSeen
+from blumfeld.spi.observer import RequestSeen
 from blumfeld.spi.runtime import File, Runtime
 from blumfeld.wire.api import API_BY_KEY
 

@@ -10,7 +10,7 @@ import msgspec
 from acme_audit.audit import Audit
 from blumfeld.spi.cluster import PartitionImage, TopicImage
 from blumfeld.spi.hooks import Composition, Metric, hookimpl
-from blumfeld.spi.observing import Observer
+from blumfeld.spi.observer import Observer
 from blumfeld.spi.storage import TopicPartition
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from acme_audit.audit import Audit
 
-from blumfeld.spi.observing import Observer
+from blumfeld.spi.observer import Observer
 from blumfeld_kit import ObserverContract
 from blumfeld_kit.fakes import FakeRuntime, Fault
 from blumfeld_kit.observer_contract import seen

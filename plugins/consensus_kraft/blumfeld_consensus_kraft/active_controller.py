@@ -174,7 +174,7 @@ class ActiveController:
         self._placing: tuple[Part, Steps[None]] | None = None
         """The decision that is being encoded or placed."""
         self._behind: deque[tuple[Callable[[], None], Reply]] = deque()
-        """What waits for its end."""
+        """Commands that wait for its end, and their replies."""
         self._parts: deque[Part] = deque()
         self._work: Work | None = None
         """Goes on with all of these."""

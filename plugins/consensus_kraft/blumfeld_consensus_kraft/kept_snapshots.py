@@ -10,8 +10,8 @@ from blumfeld.spi.runtime import Runtime
 from blumfeld.spi.storage import AuxFiles
 
 HOLD_MS = 60_000
-"""How long a snapshot stays after a follower asked for a part of it. Without this a slow follower would begin anew with
-each snapshot that the leader takes, and might never end.
+"""Time that a snapshot stays after a follower asked for a part of it. Without this a slow follower would begin anew
+with each snapshot that the leader takes, and might never end.
 """
 
 
@@ -20,7 +20,7 @@ HEADER_BYTES_MAX = 1 << 16
 
 
 class SnapshotFacts(NamedTuple):
-    """What retention asks of a snapshot."""
+    """Facts about a snapshot that its retention depends on."""
 
     size_bytes: int
     last_contained_ms: int | None
@@ -57,7 +57,7 @@ class KeptSnapshots:
             self.ids = sorted([*self.ids, snapshot])
 
     async def facts(self, snapshot: CheckpointId) -> SnapshotFacts:
-        """What retention asks of a snapshot. The file is looked at once, off the loop. Raises ``OSError``."""
+        """Returns the facts that retention depends on. The file is looked at once, off the loop. Raises ``OSError``."""
         known = self._facts.get(snapshot)
         if known is None:
             known = await self._runtime.offload(_facts_of, self.files, snapshot)

@@ -1,7 +1,7 @@
 """Consensus by the raft log of the metadata quorum: ``ClusterMetadata`` of one node, whatever its roles.
 
 The node's replica of the log (:mod:`replica`) is made by the start. A command of a node that leads is decided by its
-controller; a command of another node goes to the leader (:mod:`forwarding`).
+controller; a command of another node goes to the leader (:mod:`forwarder`).
 
 What is committed goes into the node's image, and listeners are told. The first time, they are told when the image
 contains all that was committed when the node joined.

@@ -131,7 +131,7 @@ def _metadata_is_lost(directory: LogDirInfo, others: list[str]) -> ValueError:
 
 
 def _bootstrap(composition: Composition, directory: str) -> list[Message]:
-    """What formatting left to be finalized; formatted now if nobody did."""
+    """Returns the records that formatting left to be finalized. A directory that nobody formatted is formatted now."""
     files = composition.runtime.files
     path = f"{directory}/{BOOTSTRAP_NAME}"
     if files.exists(path):

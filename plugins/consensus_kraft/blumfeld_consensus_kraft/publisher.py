@@ -1,4 +1,4 @@
-"""What is committed becomes the node's image, batch by batch; then replies go out."""
+"""Committed batches become the node's image, one by one; then replies go out."""
 
 from __future__ import annotations
 
@@ -376,7 +376,9 @@ class Publisher:
         return steps, gate.is_open
 
     def drop(self, end_offset: int, error: BrokerError) -> None:
-        """What was placed from ``end_offset`` on is gone, unless it is committed; what waits for it gets ``error``."""
+        """Forget what was placed from ``end_offset`` on, unless it is committed. Replies that wait for it fail with
+        ``error``.
+        """
         end_offset = max(end_offset, self._committed_end)
         while self.uncommitted and self.uncommitted[-1].end_offset > end_offset:
             self.uncommitted.pop()

@@ -25,7 +25,7 @@ NO_PARTITION = ResponsePartitionSnapshot()
 
 
 class KnownLeader(NamedTuple):
-    """What a voter knows of the epoch."""
+    """A voter's knowledge of the epoch."""
 
     leader_id: int
     """-1: none is known."""

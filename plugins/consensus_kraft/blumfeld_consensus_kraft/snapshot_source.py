@@ -10,7 +10,7 @@ from blumfeld.wire.errors import ErrorCode
 from blumfeld_consensus_kraft.kept_snapshots import KeptSnapshots
 
 BOOTSTRAP = CheckpointId(0, 0)
-"""What a node was formatted with. The first leader writes its content into the log, so it is never fetched."""
+"""The snapshot that a node was formatted with. The first leader writes its content into the log: nobody fetches it."""
 CHUNK_BYTES_MAX = 8 << 20
 """Bytes of one answer, whatever the follower allows. Kafka's followers ask for as many."""
 

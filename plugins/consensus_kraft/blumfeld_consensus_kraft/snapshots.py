@@ -1,4 +1,4 @@
-"""When to take a snapshot of the image, and what of the log may go then (KIP-630)."""
+"""Decides when to take a snapshot of the image, and up to where the log may go then (KIP-630)."""
 
 from __future__ import annotations
 

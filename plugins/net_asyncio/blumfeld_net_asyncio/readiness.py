@@ -17,7 +17,7 @@ import selectors
 import time
 from collections.abc import Callable
 
-from blumfeld.net.readiness.selecting import TakenSelector
+from blumfeld.net.readiness.selector import TakenSelector
 from blumfeld.net.readiness.streams import Callback, Readiness
 
 EVENTS_MAX = 1024

@@ -6,9 +6,9 @@ import asyncio
 import socket
 from collections.abc import Callable
 
-from blumfeld.net.connections.accepting import Acceptor
+from blumfeld.net.connections.acceptor import Acceptor
 from blumfeld.net.connections.dialled import OutboundConnection
-from blumfeld.net.readiness.accepting import ReadinessAcceptor
+from blumfeld.net.readiness.acceptor import ReadinessAcceptor
 from blumfeld.net.readiness.sockets import connected, connection_fd_max, listening, prepare, socket_calls
 from blumfeld.net.readiness.streams import ReadinessOutbound, ReadinessTurn
 from blumfeld.net.transport import BaseTransport

@@ -7,9 +7,9 @@ import errno
 import socket
 from collections.abc import Callable, Iterable
 
-from blumfeld.net.connections.accepting import Acceptor
+from blumfeld.net.connections.acceptor import Acceptor
 from blumfeld.net.connections.dialled import OutboundConnection
-from blumfeld.net.readiness.accepting import ReadinessAcceptor
+from blumfeld.net.readiness.acceptor import ReadinessAcceptor
 from blumfeld.net.readiness.sockets import connected, connection_fd_max, listening, prepare, socket_calls
 from blumfeld.net.readiness.streams import ReadinessOutbound, ReadinessTurn
 from blumfeld.net.transport import BaseTransport
@@ -22,7 +22,7 @@ from blumfeld_net_uring.io_uring.buffers import BUFFER_BYTES, BUFFERS_MAX, Buffe
 from blumfeld_net_uring.io_uring.loop import UringLoop
 from blumfeld_net_uring.io_uring.probe import Probe, probe
 from blumfeld_net_uring.io_uring.ring import Ring
-from blumfeld_net_uring.streams.accepting import UringAcceptor, prepare_listening
+from blumfeld_net_uring.streams.acceptor import UringAcceptor, prepare_listening
 from blumfeld_net_uring.streams.connections import outbound
 from blumfeld_net_uring.streams.turn import UringTurn
 

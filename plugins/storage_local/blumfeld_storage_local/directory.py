@@ -50,7 +50,7 @@ class LogDirectory:
         self.directory_id = bytes(16)
         self.events = events
         self.error: OSError | None = None
-        """Why the directory is offline; ``None`` while it works."""
+        """The error that took the directory offline; ``None`` while it works."""
         self.durability = durability
         self.sync_times = Histogram(SYNC_BOUNDS_S)
         """Durations of sync rounds, from the request to the last device's answer."""

@@ -145,7 +145,7 @@ class MarkerSender:
         """Nodes that have a request without an answer."""
         self._send_due = False
         self._began_ms = 0.0
-        """When the last turn that sent queued markers began to send them."""
+        """The time at which the last turn that sent queued markers began to send them."""
         self._in_turn = 0
         """Requests that were answered since then."""
 

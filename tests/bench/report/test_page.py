@@ -8,9 +8,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from blumfeld_bench.report import drawing
-from blumfeld_bench.report.drawing import PAGE_VARIABLES, svg_of
+from blumfeld_bench.report import plot as plot_module
 from blumfeld_bench.report.page import overview_plots, page_of, step_plots, write_report
+from blumfeld_bench.report.plot import PAGE_VARIABLES, svg_of
 from blumfeld_bench.report.plots import median_series, ratio_ticks, short
 from blumfeld_bench.result import Point, Result
 from blumfeld_bench.statistics.cells import cells_of
@@ -33,7 +33,7 @@ def result() -> Result:
 def folder(result: Result, tmp_path_factory: pytest.TempPathFactory) -> Path:
     into = tmp_path_factory.mktemp("report") / "made"
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(drawing, "PNG_DPI", 50)  # a quarter of the time
+        patched.setattr(plot_module, "PNG_DPI", 50)  # a quarter of the time
         write_report(result, into)
     return into
 

@@ -15,7 +15,7 @@ from blumfeld.broker.produce.straight import StraightProduce
 from blumfeld.broker.serving.dispatch import Dispatcher, Route
 from blumfeld.plugging.registry import GROUP, Registry
 from blumfeld.spi.hooks import Composition, NoOptions, hookimpl
-from blumfeld.spi.observing import Observer, RequestSeen
+from blumfeld.spi.observer import Observer, RequestSeen
 from blumfeld.testing import EmbeddedBroker
 from blumfeld.wire.first_error import first_error
 from blumfeld.wire.messages.create_topics import (

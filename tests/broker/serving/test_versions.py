@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from blumfeld.client.blocking import BlockingConnection
+from blumfeld.client.blocking_connection import BlockingConnection
 from blumfeld.spi.internal_topics import CLUSTER_METADATA_TOPIC
 from blumfeld.testing import EmbeddedBroker
 from blumfeld.wire.api import API_BY_KEY, request_class, response_class

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from blumfeld.net import memory, sending, turn
+from blumfeld.net import memory, send_queue, turn
 from blumfeld.net.connections import accepted
 from blumfeld.net.connections.stream import Stream
 from blumfeld.net.readiness import streams as readiness
@@ -74,21 +74,21 @@ def recycles_memory_too_early(patch: pytest.MonkeyPatch) -> None:
 
 
 def forgets_to_release(patch: pytest.MonkeyPatch) -> None:
-    def clear(self: sending.SendQueue) -> None:
+    def clear(self: send_queue.SendQueue) -> None:
         self._items.clear()
         self.unsent_bytes = 0
 
-    patch.setattr(sending.SendQueue, "clear", clear)
+    patch.setattr(send_queue.SendQueue, "clear", clear)
 
 
 def releases_twice(patch: pytest.MonkeyPatch) -> None:
-    original = sending.SendQueue._release_head
+    original = send_queue.SendQueue._release_head
 
-    def release_head(self: sending.SendQueue, region: FileRegion) -> None:
+    def release_head(self: send_queue.SendQueue, region: FileRegion) -> None:
         original(self, region)
         region.release()
 
-    patch.setattr(sending.SendQueue, "_release_head", release_head)
+    patch.setattr(send_queue.SendQueue, "_release_head", release_head)
 
 
 def sends_from_the_wrong_place(patch: pytest.MonkeyPatch) -> None:
@@ -161,7 +161,7 @@ def counts_no_answers(patch: pytest.MonkeyPatch) -> None:
 
 
 def counts_file_regions(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(sending.SendQueue, "memory_bytes", lambda self: self.unsent_bytes)
+    patch.setattr(send_queue.SendQueue, "memory_bytes", lambda self: self.unsent_bytes)
     patch.setattr(memory.Memory, "_close_slow", _close_all)
 
 

@@ -23,7 +23,7 @@ from blumfeld_sink_spark.commands import app
 from blumfeld_sink_spark.ledger.ledger import Ledger
 from blumfeld_sink_spark.reading.producing.load import Record
 from blumfeld_sink_spark.stores.roots import open_store
-from campaigns.archive.common.expected import added, differences, expected_of
+from campaigns.archive.common.expected_tallies import added, differences, expected_of
 from campaigns.archive.common.process import Command, archive_command
 from campaigns.archive.common.tallies import READERS
 from tests.plugins.sink_spark.archive_tools import archive, rows_of

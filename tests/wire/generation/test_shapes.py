@@ -7,7 +7,7 @@ from itertools import product
 
 import pytest
 
-from blumfeld.wire import codec, interpreted
+from blumfeld.wire import codec, interpreted_codec
 from blumfeld.wire.generation.shapes import SHAPES_MAX, PackersByShape
 from blumfeld.wire.messages.fetch import FetchRequest, ForgottenTopic
 from blumfeld.wire.messages.metadata import MetadataResponse, MetadataResponsePartition, MetadataResponseTopic
@@ -31,7 +31,7 @@ def test_arrays_of_every_length_pass_in_both_forms(version: int) -> None:
     for counts in [*product((0, 3, 127, 128), repeat=3), *((n, 2, n) for n in COUNTS)]:
         message = described(*counts)
         data = codec.encode(message, version)
-        assert data == interpreted.encode(message, version)
+        assert data == interpreted_codec.encode(message, version)
         assert codec.decode(MetadataResponse, data, version) == message
 
 
@@ -40,7 +40,7 @@ def test_an_array_alone_between_variable_fields(version: int) -> None:
     for count in COUNTS:
         forgotten = ForgottenTopic(topic="gone", partitions=list(range(count)))
         message = FetchRequest(forgotten_topics_data=[forgotten, ForgottenTopic(topic="too")], rack_id="r")
-        assert codec.encode(message, version) == interpreted.encode(message, version)
+        assert codec.encode(message, version) == interpreted_codec.encode(message, version)
 
 
 @pytest.mark.parametrize("count", [3, 200])
@@ -71,6 +71,6 @@ def test_records_of_every_size_and_kind_are_the_same_bytes(version: int, size: i
             topic_data=[TopicProduceData(name="t", partition_data=[partition, partition])]
         )
         data = codec.encode(message, version)
-        assert data == interpreted.encode(message, version)
+        assert data == interpreted_codec.encode(message, version)
         decoded = codec.decode(ProduceRequest, data, version).topic_data[0].partition_data
         assert [decoded_message.records for decoded_message in decoded] == [content, content]

@@ -7,7 +7,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 
-from blumfeld.client.blocking import BlockingConnection
+from blumfeld.client.blocking_connection import BlockingConnection
 from blumfeld.client.errors import RefusedError, check
 from blumfeld.wire.batches.record_batch import split_batches
 from blumfeld.wire.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic

@@ -1,4 +1,4 @@
-"""How far groups are behind, on demand. Any node answers: it asks a group's coordinator for the offsets, and the
+"""The lag of groups, on demand. Any node answers: it asks a group's coordinator for the offsets, and the
 leaders of partitions for their ends.
 """
 

@@ -74,7 +74,7 @@ class LostBrokers:
         self._waiting: list[tuple[frozenset[int], Completion[None]]] = []
         self._live = frozenset[int]()
         self._fenced_ms: dict[int, float] = {}
-        """When the image showed a broker fenced that was live before."""
+        """Broker → the time at which the image showed it fenced, after it had been live."""
 
     def start(self) -> None:
         """Follow the image from now on. What must be opened for a step of it is under way by the time of this."""

@@ -11,7 +11,6 @@ from collections.abc import Callable, Sequence
 from blumfeld.broker.replicas.refused_writes import RefusedWrites
 from blumfeld.broker.replicas.rules.append_rules import AppendRules, RefusedAppends
 from blumfeld.broker.replicas.rules.fetched_batches import fetched_batches
-from blumfeld.broker.replicas.rules.required_form import as_required
 from blumfeld.broker.replicas.state.replica_state import ReplicaState
 from blumfeld.broker.replicas.throttles import Throttles
 from blumfeld.broker.replicas.waiting_appends import ACKS_ALL, AppendWaiter, WaitingAppends
@@ -235,10 +234,18 @@ class Partition:
                 self._wait_for(duplicate.last_offset + 1, acks, waiter)
                 return duplicate.base_offset, duplicate.timestamp_ms
         if rules.changes_batches:
-            batch = as_required(batch, rules, self.config, now_ms, looked)
+            batch = self._conformed(batch) if looked is None else looked
             if rules.log_append_time:
+                batch.set_log_append_time(now_ms)
                 append_ms = now_ms
         return self.place(batch, acks, waiter), append_ms
+
+    def _conformed(self, batch: RecordBatch) -> RecordBatch:
+        if not self.rules.looks_inside:
+            return batch
+        from blumfeld.broker.replicas.rules.record_rules import conformed
+
+        return conformed(batch, self.config)
 
     def _forgotten_original(self, batch: RecordBatch, refusal: BrokerError) -> Duplicate:
         try:

@@ -14,7 +14,6 @@ from types import GeneratorType
 from typing import Any, Protocol
 
 from blumfeld.broker.serving.counts import ApiCounts, NodeMetrics
-from blumfeld.broker.serving.refusals import Refusals
 from blumfeld.broker.serving.request import HEADER_BYTES, ConnectionState, Request, client_id_of
 from blumfeld.spi.completion import Completion, Steps
 from blumfeld.spi.context import ApiHandler, NoAnswer, Principal
@@ -526,3 +525,23 @@ def _long_lists(value: Any) -> Iterator[list[Any]]:
         elif isinstance(items[0], Struct):
             for item in items:
                 yield from _long_lists(item)
+
+
+class Refusals:
+    """Closes connections. A flood of bad requests writes one line per address and kind of reason in ten seconds, with
+    the number of further ones."""
+
+    def __init__(self, runtime: Runtime, events: EventLog) -> None:
+        self._repeated = RepeatedEvents(runtime)
+        self._events = events
+
+    def refuse(self, exchange: Exchange, reason: str) -> None:
+        """Close the connection of a request.
+
+        :param reason: the text for the log. Its part before the first colon is the kind by which floods are counted
+        """
+        peer = exchange.connection.peer_host
+        key = (peer, reason.partition(":")[0])
+        self._repeated.say(self._events.info, "connection closed", key, reason=reason, peer=peer)
+        exchange.no_answer()
+        exchange.connection.close(reason)

@@ -18,7 +18,7 @@ from blumfeld.kernel.description import address_text
 from blumfeld.kernel.manifest.as_toml import manifest_toml
 from blumfeld.kernel.manifest.sections import NO_FILE, Manifest
 from blumfeld.kernel.node import StartError
-from blumfeld.kernel.runtime.short_lived import short_lived_runtime
+from blumfeld.kernel.runtime.short_lived_runtime import short_lived_runtime
 from blumfeld.kernel.supervising.derivation import PORT_STEP, node_manifests
 from blumfeld.kernel.supervising.preparation import prepare_nodes
 from blumfeld.plugging.errors import Faults, ManifestError, Problem

@@ -13,7 +13,7 @@ from blumfeld.spi.context import Parking
 from blumfeld.spi.groups import GroupProtocol
 from blumfeld.spi.hooks import Composition, EventLog, Feature
 from blumfeld.spi.image_sections import ControllerCommand, ImageSection
-from blumfeld.spi.observing import Observer
+from blumfeld.spi.observer import Observer
 from blumfeld.spi.partitions import LocalPartitions
 from blumfeld.spi.peers import PeerClient
 from blumfeld.spi.replication import Replicas, Replication

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from blumfeld.spi.storage import TimestampOffset
 from blumfeld.wire.batches.record_batch import HEADER_BYTES, RecordBatch
 from blumfeld.wire.batches.records import DECOMPRESSED_BYTES_MAX, times
-from blumfeld.wire.compression.unpacking import unpacked
+from blumfeld.wire.compression.bulk_decompression import unpacked
 
 RECORDS_BETWEEN_CHECKS = 1 << 16
 """Records of a batch between two calls of ``check``: a stop waits for no search. A batch of some kB may have 14

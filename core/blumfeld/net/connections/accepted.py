@@ -10,7 +10,7 @@ import msgspec
 
 from blumfeld.net.connections.stream import CLOSING, FULL, MUTED, SIZE, Stream
 from blumfeld.net.memory import UNCOUNTED_BYTES
-from blumfeld.net.sending import BUFFERS, SendQueue
+from blumfeld.net.send_queue import BUFFERS, SendQueue
 from blumfeld.net.turn import Turn
 from blumfeld.spi.parts import Part, Parts, release
 from blumfeld.spi.runtime import Phase

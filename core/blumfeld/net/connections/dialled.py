@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from blumfeld.net.connections.stream import SIZE, Stream
-from blumfeld.net.sending import BUFFERS, SendQueue
+from blumfeld.net.send_queue import BUFFERS, SendQueue
 from blumfeld.net.turn import Turn
 from blumfeld.spi.parts import Part, Parts, release
 from blumfeld.spi.runtime import Phase

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import struct
 
-from blumfeld.net.sending import LayeredSendQueue, SendQueue
+from blumfeld.net.send_queue import LayeredSendQueue, SendQueue
 from blumfeld.net.turn import CARRY_BYTES_MAX, LargeFrame, Turn
 from blumfeld.spi.transport import ByteLayer, Limits
 

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 from blumfeld.net.connections.accepted import AcceptedConnection
 from blumfeld.net.connections.dialled import OutboundConnection
 from blumfeld.net.connections.stream import Stream
-from blumfeld.net.sending import BUFFERS, IOV_MAX, JOIN_BYTES_MAX, PUSH_BYTES_MAX, SendQueue
+from blumfeld.net.send_queue import BUFFERS, IOV_MAX, JOIN_BYTES_MAX, PUSH_BYTES_MAX, SendQueue
 from blumfeld.net.turn import CARRY_BYTES_MAX, LargeFrame, ReceivePool, Report, Turn
 from blumfeld.spi.parts import FileRegion, Part
 from blumfeld.spi.runtime import Runtime

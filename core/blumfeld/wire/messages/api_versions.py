@@ -47,7 +47,7 @@ class FinalizedFeatureKey(Struct):
 
 
 class ApiVersionsResponse(Message):
-    """What the broker speaks, and the cluster's feature levels. Versions 0-4, flexible from 3.
+    """The APIs that the broker speaks, and the cluster's feature levels. Versions 0-4, flexible from 3.
 
     Its header is always version 0. Supported features with a minimum of 0 are left out below version 4, whose
     clients refuse them.

@@ -1,6 +1,6 @@
 # Written by tools/convert_messages.py from the message schemas of Apache Kafka 4.3.1; README.md lists the modules.
 # A change by hand is lost at the next run. Docstrings lie in tools/message_docs.toml, the rest comes from the schemas.
-"""What classic consumers put into JoinGroup and SyncGroup, behind an int16 version."""
+"""The data that classic consumers put into JoinGroup and SyncGroup, behind an int16 version."""
 
 from typing import Annotated, ClassVar
 

@@ -76,7 +76,7 @@ class CreatableTopicResult(Struct):
 
 
 class CreateTopicsResponse(Message):
-    """What became of each topic. Versions 2-7, flexible from 5.
+    """The outcome of each topic. Versions 2-7, flexible from 5.
 
     Set ``error_message`` to None for success: its default is "". Configs and counts are told from version 5
     on (KIP-525), the id from 7. ``topic_config_error_code`` says that the caller may not see the configs.

@@ -33,7 +33,7 @@ class Coordinator(Struct):
 
 
 class FindCoordinatorResponse(Message):
-    """Where the coordinators are. Versions 0-6, flexible from 3.
+    """The places of the coordinators. Versions 0-6, flexible from 3.
 
     One answer in the top-level fields up to version 3, ``coordinators`` from 4 on. After an error the node is
     -1, the host empty, the port -1.

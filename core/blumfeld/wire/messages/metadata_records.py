@@ -111,7 +111,7 @@ class ConfigRecord(Message):
 
 
 class PartitionChangeRecord(Message):
-    """What changed of a partition: only the fields that are there. Record type 5, versions 0-2.
+    """The changes of a partition: only the fields that are there. Record type 5, versions 0-2.
 
     ``leader`` -2 means no change, -1 no leader; a new leader bumps the leader epoch, any change the partition
     epoch.

@@ -96,7 +96,7 @@ class NodeEndpoint(Struct):
 
 
 class ProduceResponse(Message):
-    """What became of each batch. Versions 3-13, flexible from 9.
+    """The outcome of each batch. Versions 3-13, flexible from 9.
 
     From version 10 ``current_leader`` and ``node_endpoints`` tell a client where to go when the error is
     NOT_LEADER_OR_FOLLOWER (KIP-951). From version 8 ``record_errors`` name the records that were refused

@@ -1,6 +1,6 @@
 # Written by tools/convert_messages.py from the message schemas of Apache Kafka 4.3.1; README.md lists the modules.
 # A change by hand is lost at the next run. Docstrings lie in tools/message_docs.toml, the rest comes from the schemas.
-"""What Kafka Streams puts into a classic consumer's user data."""
+"""The user data of Kafka Streams' classic consumers."""
 
 from typing import Annotated, ClassVar
 

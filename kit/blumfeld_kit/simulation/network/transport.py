@@ -14,9 +14,9 @@ from typing import Protocol, cast
 import msgspec
 
 from blumfeld.net.connections.accepted import AcceptedConnection
-from blumfeld.net.connections.accepting import Acceptor
+from blumfeld.net.connections.acceptor import Acceptor
 from blumfeld.net.connections.dialled import OutboundConnection
-from blumfeld.net.readiness.accepting import ReadinessAcceptor
+from blumfeld.net.readiness.acceptor import ReadinessAcceptor
 from blumfeld.net.readiness.streams import ReadinessOutbound, ReadinessTurn, SocketCalls
 from blumfeld.net.transport import BaseTransport
 from blumfeld.net.turn import ReceivePool, Turn

@@ -1,4 +1,4 @@
-"""Where the voters of the quorum are: from the configuration, from the voter set in the log, and from what they say."""
+"""Addresses of the quorum's voters: from the configuration, from the voter set in the log, and from what they say."""
 
 from __future__ import annotations
 

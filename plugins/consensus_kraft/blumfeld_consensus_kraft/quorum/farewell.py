@@ -1,4 +1,4 @@
-"""How a leader of the quorum leaves: it hands over to the voter that has the most records, and waits for its answer."""
+"""A leader of the quorum leaves: it hands over to the voter that has the most records, and waits for its answer."""
 
 from __future__ import annotations
 

@@ -78,7 +78,7 @@ class ConfiguredVoters:
 
 
 class QuorumMembership:
-    """Which voters count, for one node.
+    """The voters that count, for one node.
 
     :param active: the controller, while this node leads
     """

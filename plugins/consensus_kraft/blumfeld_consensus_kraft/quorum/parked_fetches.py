@@ -16,7 +16,7 @@ from blumfeld_consensus_kraft.raft_log import RaftLog
 
 
 class FetchLimits(NamedTuple):
-    """How long a fetch may wait, and how much it takes."""
+    """Limits of a fetch: the time that it may wait, and the bytes that it takes."""
 
     max_wait_ms: float
     max_bytes: int

@@ -34,7 +34,7 @@ Nodes = Iterable[tuple[int, str, int]]
 
 
 class FetchSettings(NamedTuple):
-    """What a fetch of metadata says beside its place."""
+    """Fields of a fetch of metadata beside its place."""
 
     cluster_id: str
     max_wait_ms: int

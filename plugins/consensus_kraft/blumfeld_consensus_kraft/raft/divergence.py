@@ -1,4 +1,4 @@
-"""Where a replica's log and its leader's part, and how they come together again (KIP-595, KIP-630). Pure functions."""
+"""The place where a replica's log and its leader's part, and the way together again (KIP-595, KIP-630). Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a replica's state machine asks its driver to do. The order of a list is part of the contract.
+"""Effects: the orders of a replica's state machine to its driver. The order of a list is part of the contract.
 
 Nothing that stands behind a :class:`Persist` may be done before it is on the device. While that can't be written, the
 driver may refuse requests that wait, and say which node leads: both promise nothing.

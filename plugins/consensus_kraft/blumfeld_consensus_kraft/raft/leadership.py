@@ -1,4 +1,4 @@
-"""What a leader knows of the other replicas: the high watermark, the check of the quorum, successors. Pure."""
+"""A leader's knowledge of the other replicas: the high watermark, the check of the quorum, successors. Pure."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class Leadership:
         self._heard: set[int] = set()
         """Voters that were heard since the check began anew."""
         self.begin_at = now_ms
-        """When BeginQuorumEpoch is due for voters that are silent."""
+        """The time at which BeginQuorumEpoch is due for voters that are silent."""
 
     def set_voters(self, voters: VoterSet, now_ms: float) -> None:
         """Another set counts from now on. The check of the quorum begins anew: a leader that was alone had none."""
@@ -99,7 +99,7 @@ class Leadership:
             self.check_quorum_at = now_ms + self._check_quorum_ms
 
     def _others_needed(self) -> int:
-        """How many other voters make a majority: with this one, if it is a voter."""
+        """Returns the number of other voters that make a majority, with this one if it is a voter."""
         return max(self._voters.majority - (1 if self._me in self._voters else 0), 0)
 
     def quorum_is_lost(self, now_ms: float) -> bool:

@@ -1,4 +1,4 @@
-"""What the state machine reads of the log. ``RaftLog`` and the simulations' lists implement it."""
+"""The log as the state machine reads it. ``RaftLog`` and the simulations' lists implement it."""
 
 from __future__ import annotations
 

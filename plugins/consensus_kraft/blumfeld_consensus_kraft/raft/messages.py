@@ -1,4 +1,4 @@
-"""What voters and observers say to each other, without the wire's form.
+"""Messages between voters and observers, without the wire's form.
 
 ``leader_id`` is -1 where the sender knows none. Errors are the protocol's codes.
 """
@@ -88,7 +88,7 @@ class FetchAnswer(NamedTuple):
     leader_id: int = NO_LEADER
     high_watermark: int = -1
     diverging: EpochEnd | None = None
-    """Where the largest epoch that the leader has, and that is not above ``last_epoch``, ends."""
+    """The end of the largest epoch that the leader has and that is not above ``last_epoch``."""
     snapshot: SnapshotId | None = None
     """The leader has no records at ``offset`` any more: take this snapshot."""
     records: Any = None

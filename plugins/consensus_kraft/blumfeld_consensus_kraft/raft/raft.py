@@ -95,7 +95,7 @@ class Raft:
         self._persisted = stored
         self._out: list[effects.Effect] = []
         self._ask_next_at = 0.0
-        """When another voter may be asked whether it leads: requests may come as often as their sender likes."""
+        """The time from which on another voter may be asked whether it leads: requests may come at any rate."""
         self.role: Role = Unattached(FOREVER_MS)
 
     @property
@@ -120,7 +120,7 @@ class Raft:
 
     @property
     def next_deadline_ms(self) -> float:
-        """When :meth:`tick` has something to do next."""
+        """The time at which :meth:`tick` has something to do next."""
         role = self.role
         if isinstance(role, Leader) and self.is_alone:
             return FOREVER_MS

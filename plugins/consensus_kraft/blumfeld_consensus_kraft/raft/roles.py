@@ -32,7 +32,7 @@ class Unattached(msgspec.Struct):
 
     @property
     def next_ms(self) -> float:
-        """When something is due."""
+        """The time at which something is due."""
         return self.deadline_ms if self.fetching else min(self.deadline_ms, self.fetch_at)
 
 
@@ -46,7 +46,7 @@ class Ballot(msgspec.Struct):
     pending: set[int] = msgspec.field(default_factory=set)
     """Requests without an answer so far."""
     ask_at: dict[int, float] = msgspec.field(default_factory=dict)
-    """When a voter is asked again whose answer got lost."""
+    """Voter → the time at which it is asked again, if its answer got lost."""
     unreached: set[int] = msgspec.field(default_factory=set)
     """Voters whose last request got no answer. They grant nothing until they answer one."""
 
@@ -106,7 +106,7 @@ class Ballot(msgspec.Struct):
 
     @property
     def next_ask_ms(self) -> float:
-        """When a voter is due to be asked again; infinity if none is."""
+        """The time at which a voter is due to be asked again; infinity if none is."""
         answered = self.granted | self.rejected | self.pending
         return min(
             (at for voter_id, at in self.ask_at.items() if voter_id not in answered), default=float("inf")
@@ -123,7 +123,7 @@ class Prospective(msgspec.Struct):
 
     @property
     def next_ms(self) -> float:
-        """When something is due."""
+        """The time at which something is due."""
         return min(self.deadline_ms, self.ballot.next_ask_ms)
 
 
@@ -137,7 +137,7 @@ class Candidate(msgspec.Struct):
 
     @property
     def next_ms(self) -> float:
-        """When something is due."""
+        """The time at which something is due."""
         return min(self.deadline_ms, self.ballot.next_ask_ms)
 
 
@@ -162,7 +162,7 @@ class Follower(msgspec.Struct):
 
     @property
     def next_ms(self) -> float:
-        """When something is due."""
+        """The time at which something is due."""
         waits = self.fetching or self.waits_for_log
         return self.deadline_ms if waits else min(self.deadline_ms, self.fetch_at)
 
@@ -174,7 +174,7 @@ class Leader(msgspec.Struct):
 
     @property
     def next_ms(self) -> float:
-        """When something is due."""
+        """The time at which something is due."""
         return min(self.leadership.check_quorum_at, self.leadership.begin_at)
 
 
@@ -188,7 +188,7 @@ class Resigned(msgspec.Struct):
 
     @property
     def next_ms(self) -> float:
-        """When something is due."""
+        """The time at which something is due."""
         return min(self.deadline_ms, self.tell_at) if self.unacknowledged else self.deadline_ms
 
 

@@ -24,7 +24,7 @@ class Settings(msgspec.Struct, frozen=True):
 
 
 class Stored(msgspec.Struct, frozen=True):
-    """What ``quorum-state`` holds."""
+    """The content of ``quorum-state``."""
 
     epoch: int = 0
     leader_id: int = NO_LEADER

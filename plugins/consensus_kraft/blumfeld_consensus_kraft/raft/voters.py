@@ -96,7 +96,7 @@ class VoterChange(NamedTuple):
 
 
 class VoterHistory:
-    """Which voter set counts: the newest in the log, committed or not (KIP-853).
+    """The voter set that counts: the newest in the log, committed or not (KIP-853).
 
     :param static: the set before the log's first: ``controller.quorum.voters``, or an empty one
     """

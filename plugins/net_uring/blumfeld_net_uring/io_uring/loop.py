@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterable
 
 import attrs
 
-from blumfeld.net.readiness.selecting import TakenSelector
+from blumfeld.net.readiness.selector import TakenSelector
 from blumfeld_net_uring.io_uring.probe import Probe, names_of, probe
 from blumfeld_net_uring.io_uring.ring import Ring, RingUnavailable
 

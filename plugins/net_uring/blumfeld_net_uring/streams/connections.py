@@ -8,8 +8,8 @@ from blumfeld.net.connections.accepted import AcceptedConnection
 from blumfeld.net.connections.dialled import OutboundConnection
 from blumfeld.net.readiness.streams import Socket
 from blumfeld.spi.transport import ByteLayer, ConnectionHandler, FrameReceiver, Limits, Listener
-from blumfeld_net_uring.streams.receiving import GROUP_SLOTS, POLLED_SLOTS, GroupStream, PolledStream
-from blumfeld_net_uring.streams.sending import UringSendQueue
+from blumfeld_net_uring.streams.receivers import GROUP_SLOTS, POLLED_SLOTS, GroupStream, PolledStream
+from blumfeld_net_uring.streams.send_queue import UringSendQueue
 from blumfeld_net_uring.streams.turn import UringTurn
 
 

@@ -1,7 +1,7 @@
 """A stream on the ring: it sends at most one entry a turn, and it closes when the kernel holds none of its
 memory.
 
-:mod:`blumfeld_net_uring.streams.receiving` has the ways to receive.
+:mod:`blumfeld_net_uring.streams.receivers` has the ways to receive.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from blumfeld.net.connections.stream import Stream
 from blumfeld.net.readiness.streams import Socket
 from blumfeld_net_uring.io_uring.ring import IGNORED
-from blumfeld_net_uring.streams.sending import UringSendQueue, error_of
+from blumfeld_net_uring.streams.send_queue import UringSendQueue, error_of
 from blumfeld_net_uring.streams.turn import UringTurn
 
 SLOTS = (

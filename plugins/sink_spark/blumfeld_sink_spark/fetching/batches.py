@@ -13,7 +13,7 @@ from blumfeld.wire.compression.codec import Codec
 from blumfeld.wire.compression.payload import decompress
 from blumfeld.wire.errors import BrokerError, CorruptBatch
 from blumfeld_sink_spark.errors import ArchiveError
-from blumfeld_sink_spark.fetching.aborted import AbortedTransactions
+from blumfeld_sink_spark.fetching.aborted_transactions import AbortedTransactions
 from blumfeld_sink_spark.fetching.columns import CREATE_TIME, LOG_APPEND_TIME, Section, to_rows
 from blumfeld_sink_spark.range_counter import Numbers, Skips
 from blumfeld_sink_spark.range_counts import ABORTED, ABSENT, CONTROL

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from blumfeld.client.blocking import BlockingConnection
+from blumfeld.client.blocking_connection import BlockingConnection
 from blumfeld.client.errors import NoCommonVersionError, RefusedError
 from blumfeld.client.frames import FRAME_BYTES_MAX
 from blumfeld.wire.api_table import ApiKey

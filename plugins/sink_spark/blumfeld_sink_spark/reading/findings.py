@@ -13,7 +13,7 @@ from blumfeld_sink_spark.quality.books import CHECKSUM
 from blumfeld_sink_spark.quality.chain import DUPLICATE, GAP, GAP_END, MORE, OUT_OF_ORDER, RESET, UNREAD
 from blumfeld_sink_spark.quality.runs import BAD_RECV, CROSSED, LOCKED, SKEW, STALE
 from blumfeld_sink_spark.quality.stitch import DATA_LOSS
-from blumfeld_sink_spark.reading.committed import Committed
+from blumfeld_sink_spark.reading.committed_files import Committed
 from blumfeld_sink_spark.reading.times import iso_of
 from blumfeld_sink_spark.tables import DERIVED, GAPS, QUARANTINE, RAW, tables
 

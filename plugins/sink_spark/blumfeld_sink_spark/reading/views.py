@@ -7,7 +7,7 @@ from typing import Any
 
 from blumfeld_sink_spark.errors import ArchiveError
 from blumfeld_sink_spark.files.file_names import is_old_place
-from blumfeld_sink_spark.reading.committed import Committed
+from blumfeld_sink_spark.reading.committed_files import Committed
 from blumfeld_sink_spark.tables import DERIVED, tables
 
 _COMMITTED = """\

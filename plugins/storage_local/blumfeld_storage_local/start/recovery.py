@@ -16,7 +16,7 @@ from blumfeld.wire.batches.record_batch import RecordBatch
 from blumfeld_storage_local.directory import LogDirectory
 from blumfeld_storage_local.segments.scan import damaged
 from blumfeld_storage_local.segments.segment import SUFFIXES, Segment
-from blumfeld_storage_local.start.setting_aside import set_aside_end, set_aside_whole
+from blumfeld_storage_local.start.cut_off_bytes import set_aside_end, set_aside_whole
 
 INDEX_SUFFIXES = tuple(suffix for suffix in SUFFIXES if suffix is not Suffix.LOG)
 STEPS_AT_ONCE = 64

@@ -9,7 +9,7 @@ import pytest
 
 from blumfeld.feeds.binance import MadeFeed, Message
 from blumfeld_sink_spark.reading.producing.load import Record
-from campaigns.archive.common.expected import differences, expected_of
+from campaigns.archive.common.expected_tallies import differences, expected_of
 from campaigns.archive.common.tallies import READERS
 from tests.plugins.sink_spark.archive_tools import archive, rows_of
 

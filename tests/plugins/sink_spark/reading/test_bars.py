@@ -18,7 +18,7 @@ from blumfeld_sink_spark.apply import decode_rows
 from blumfeld_sink_spark.decoders.dbn.decoder import DbnDecoder
 from blumfeld_sink_spark.decoders.tables.parts import AGGREGATE, NOT_MARKET
 from blumfeld_sink_spark.errors import SettingsError
-from blumfeld_sink_spark.reading.committed import Committed
+from blumfeld_sink_spark.reading.committed_files import Committed
 from blumfeld_sink_spark.reading.market import bars
 from blumfeld_sink_spark.reading.market.intervals import interval_ns, name_of
 from blumfeld_sink_spark.settings import ArchiveSettings

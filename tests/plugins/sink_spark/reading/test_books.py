@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from blumfeld_sink_spark.errors import ArchiveError
-from blumfeld_sink_spark.reading.committed import Committed
+from blumfeld_sink_spark.reading.committed_files import Committed
 from blumfeld_sink_spark.reading.market import books, deltas, snapshots
 from blumfeld_sink_spark.reading.producing.captures import messages
 from tests.plugins.sink_spark.archive_tools import MIDNIGHT_S, archive, captured, write_capture

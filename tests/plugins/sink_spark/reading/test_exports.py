@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from blumfeld_sink_spark.errors import ArchiveError, SettingsError
-from blumfeld_sink_spark.reading.committed import Committed
+from blumfeld_sink_spark.reading.committed_files import Committed
 from blumfeld_sink_spark.reading.exports import hftbacktest, nautilus, numbers, plain, tardis
 from blumfeld_sink_spark.reading.exports.selection import Exported, Selection
 from blumfeld_sink_spark.reading.market import bars

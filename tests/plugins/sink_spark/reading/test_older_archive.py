@@ -16,7 +16,7 @@ import pytest
 
 from blumfeld_sink_spark.commands.upkeep.verify import NOT_SHOWN
 from blumfeld_sink_spark.files.file_names import is_old_place
-from blumfeld_sink_spark.reading.committed import Committed
+from blumfeld_sink_spark.reading.committed_files import Committed
 from blumfeld_sink_spark.reading.producing.load import LoadPlan, Record, records
 from blumfeld_sink_spark.reading.producing.raw_rows import RawTopic
 from blumfeld_sink_spark.reading.views import Rows, connect, polars_rows

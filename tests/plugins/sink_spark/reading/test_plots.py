@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from blumfeld_sink_spark.errors import ArchiveError
-from blumfeld_sink_spark.reading.committed import Committed
+from blumfeld_sink_spark.reading.committed_files import Committed
 from blumfeld_sink_spark.reading.plots import depth, gaps, spread, throughput
 from blumfeld_sink_spark.reading.plots.windows import window_of
 from tests.plugins.sink_spark.archive_tools import MIDNIGHT_S, archive, captured, write_capture

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from blumfeld_sink_spark.errors import ArchiveError, SettingsError
-from blumfeld_sink_spark.reading.committed import Committed
+from blumfeld_sink_spark.reading.committed_files import Committed
 from blumfeld_sink_spark.reading.producing.pace import Pace
 from blumfeld_sink_spark.reading.producing.raw_rows import RawTopic
 from blumfeld_sink_spark.reading.producing.replay import ReplayPlan, replay

@@ -9,7 +9,7 @@ import duckdb
 import pytest
 
 from blumfeld_sink_spark.errors import ArchiveError
-from blumfeld_sink_spark.reading.committed import Committed
+from blumfeld_sink_spark.reading.committed_files import Committed
 from blumfeld_sink_spark.reading.views import Rows, connect, polars_rows, script
 from blumfeld_sink_spark.tables import tables
 from tests.plugins.sink_spark.archive_tools import archive, captured, write_capture

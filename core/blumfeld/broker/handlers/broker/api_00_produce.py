@@ -21,8 +21,8 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from blumfeld.broker.ports import Ports
-from blumfeld.broker.produce.asked_once import FoundTopic, WholeRequest
-from blumfeld.broker.produce.pending import NO_ERRORS, NO_LEADER, PartitionAppend, PendingProduce
+from blumfeld.broker.produce.pending_produce import NO_ERRORS, NO_LEADER, PartitionAppend, PendingProduce
+from blumfeld.broker.produce.whole_request import FoundTopic, WholeRequest
 from blumfeld.broker.replicas.partition import Partition
 from blumfeld.broker.replicas.rules.append_rules import ZSTD_FROM, TooMuchAtOnce, check_codec
 from blumfeld.spi.completion import Completion, Steps

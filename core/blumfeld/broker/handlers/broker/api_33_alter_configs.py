@@ -6,7 +6,7 @@ IncrementalAlterConfigs.
 
 from __future__ import annotations
 
-from blumfeld.broker.handlers.altering import Altering, resource_key
+from blumfeld.broker.handlers.config_alteration import ConfigAlteration, resource_key
 from blumfeld.broker.ports import Ports
 from blumfeld.spi.context import ApiHandler
 from blumfeld.spi.steps import in_parts
@@ -15,7 +15,7 @@ from blumfeld.wire.messages.alter_configs import AlterConfigsResourceResponse, A
 
 def handlers(ports: Ports) -> list[ApiHandler]:
     """Returns the handler of AlterConfigs."""
-    altering = Altering(ports, AlterConfigsResponse, AlterConfigsResourceResponse)
+    alteration = ConfigAlteration(ports, AlterConfigsResponse, AlterConfigsResourceResponse)
     return [
         ApiHandler(
             key=33,
@@ -23,8 +23,8 @@ def handlers(ports: Ports) -> list[ApiHandler]:
             max_version=2,
             listeners=("broker", "controller"),
             handle=in_parts(
-                altering.handle, altering.failed, ("resources",), ("responses",), once=resource_key
+                alteration.handle, alteration.failed, ("resources",), ("responses",), once=resource_key
             ),
-            error_response=altering.failed,
+            error_response=alteration.failed,
         )
     ]

@@ -4,7 +4,7 @@ flexible.
 
 from __future__ import annotations
 
-from blumfeld.broker.handlers.altering import Altering, resource_key
+from blumfeld.broker.handlers.config_alteration import ConfigAlteration, resource_key
 from blumfeld.broker.ports import Ports
 from blumfeld.spi.context import ApiHandler
 from blumfeld.spi.steps import in_parts
@@ -16,7 +16,7 @@ from blumfeld.wire.messages.incremental_alter_configs import (
 
 def handlers(ports: Ports) -> list[ApiHandler]:
     """Returns the handler of IncrementalAlterConfigs."""
-    altering = Altering(ports, IncrementalAlterConfigsResponse, AlterConfigsResourceResponse)
+    alteration = ConfigAlteration(ports, IncrementalAlterConfigsResponse, AlterConfigsResourceResponse)
     return [
         ApiHandler(
             key=44,
@@ -24,8 +24,8 @@ def handlers(ports: Ports) -> list[ApiHandler]:
             max_version=1,
             listeners=("broker", "controller"),
             handle=in_parts(
-                altering.handle, altering.failed, ("resources",), ("responses",), once=resource_key
+                alteration.handle, alteration.failed, ("resources",), ("responses",), once=resource_key
             ),
-            error_response=altering.failed,
+            error_response=alteration.failed,
         )
     ]

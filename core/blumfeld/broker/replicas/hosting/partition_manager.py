@@ -22,7 +22,7 @@ from blumfeld.broker.replicas.refused_writes import RefusedWrites
 from blumfeld.broker.replicas.state.epoch_files import EpochFiles
 from blumfeld.broker.replicas.state.replica_state import ReplicaState
 from blumfeld.broker.replicas.throttles import Throttles
-from blumfeld.broker.replicas.watching.topic_bytes import TopicBytes
+from blumfeld.broker.replicas.watching.written_bytes import TopicBytes
 from blumfeld.broker.waiting.deadlines import WaitCounts
 from blumfeld.spi.cluster import ClusterImage, PartitionImage
 from blumfeld.spi.completion import Completion

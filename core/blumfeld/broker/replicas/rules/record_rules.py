@@ -16,8 +16,8 @@ from blumfeld.wire.batches.records import (
     records,
     validate_records,
 )
+from blumfeld.wire.compression.bulk_decompression import unpacked
 from blumfeld.wire.compression.codec import Codec, DecompressedTooLarge
-from blumfeld.wire.compression.unpacking import unpacked
 from blumfeld.wire.errors import BrokerError, ErrorCode
 
 _CODECS = {

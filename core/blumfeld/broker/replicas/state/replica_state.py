@@ -38,8 +38,8 @@ REPLAY_STEP = 512
 SEQUENCES_AHEAD_MAX = 1 << 30
 """A sequence that is further ahead of another one lies behind it: sequences begin anew after 2^31 - 1."""
 PRODUCERS_SHARES = (1, 4, 16)
-"""How many records of all producers there are for each of one producer where a forgotten batch is looked for. The last
-``SEARCHED_MAX`` records are looked at in any case: dozens of producers may write small batches."""
+"""Guesses at the number of records of all producers for each of one: so far back a forgotten batch is looked for.
+The last ``SEARCHED_MAX`` records are looked at in any case: dozens of producers may write small batches."""
 SEARCHED_MAX = 256
 """Batches that are looked at from each place: their headers take about 2 ms."""
 SEARCHED_BYTES_MAX = 2 << 20

@@ -58,3 +58,31 @@ class WrittenBytes:
         """Returns an upper bound of the total at an offset."""
         at = bisect_left(self._ends, offset)
         return self._totals[at] if at < len(self._ends) else self.placed
+
+
+class TopicBytes:
+    """Counts that never go back, also when one of the topic's partitions leaves the node."""
+
+    __slots__ = ("_came_in_before", "_partitions", "went_out")
+
+    def __init__(self) -> None:
+        self.went_out = 0
+        """Bytes that consumers were given, not followers. Fetch adds to it."""
+        self._partitions: list[WrittenBytes] = []
+        self._came_in_before = 0
+        """Bytes that came into partitions which have left."""
+
+    @property
+    def came_in(self) -> int:
+        """Bytes that were placed here by a leader, not those that a follower copied. The partitions keep the sum for
+        parked fetches anyway, so an append pays no second count."""
+        return self._came_in_before + sum(counted.placed for counted in self._partitions)
+
+    def add(self, counted: WrittenBytes) -> None:
+        """Count the bytes of one more partition."""
+        self._partitions.append(counted)
+
+    def remove(self, counted: WrittenBytes) -> None:
+        """Keep the bytes of a partition that leaves, and count it no longer."""
+        self._partitions.remove(counted)
+        self._came_in_before += counted.placed

@@ -28,7 +28,7 @@ def command(
 
     Made again, a file has the same bytes. It is replaced in one step.
     """
-    from blumfeld_sink_spark.reading.committed import Committed
+    from blumfeld_sink_spark.reading.committed_files import Committed
     from blumfeld_sink_spark.reading.market import bars
     from blumfeld_sink_spark.reading.market.intervals import interval_ns
     from blumfeld_sink_spark.reading.times import iso_of, ns_of

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from decimal import Decimal
 
-    from blumfeld_sink_spark.reading.committed import Committed
+    from blumfeld_sink_spark.reading.committed_files import Committed
     from blumfeld_sink_spark.reading.market.books import Standing
     from blumfeld_sink_spark.reading.market.deltas import BookOf
 
@@ -48,7 +48,7 @@ def command(
 ) -> None:
     """Show the book at a time, from the snapshot before it and the changes since, or write snapshots of books."""
     from blumfeld_sink_spark.errors import SettingsError
-    from blumfeld_sink_spark.reading.committed import Committed
+    from blumfeld_sink_spark.reading.committed_files import Committed
     from blumfeld_sink_spark.reading.market import deltas
     from blumfeld_sink_spark.reading.times import ns_of
     from blumfeld_sink_spark.tables import BOOK_DELTAS

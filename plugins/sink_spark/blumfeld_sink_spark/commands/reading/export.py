@@ -28,7 +28,7 @@ def command(
     from importlib import import_module
 
     from blumfeld_sink_spark.errors import ArchiveError, SettingsError
-    from blumfeld_sink_spark.reading.committed import Committed
+    from blumfeld_sink_spark.reading.committed_files import Committed
     from blumfeld_sink_spark.reading.exports.selection import Selection, empty_folder
     from blumfeld_sink_spark.reading.times import ns_of
 

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from rich.console import Console
 
-    from blumfeld_sink_spark.reading.committed import Committed
+    from blumfeld_sink_spark.reading.committed_files import Committed
 
 FOUND = 1
 """Exit status with ``--fail`` if there are faults."""
@@ -39,7 +39,7 @@ def command(
 ) -> None:
     """Show missing, doubled and late messages, crossed books, skewed clocks and lost offsets, by date and kind."""
     from blumfeld_sink_spark.reading import findings
-    from blumfeld_sink_spark.reading.committed import Committed
+    from blumfeld_sink_spark.reading.committed_files import Committed
     from blumfeld_sink_spark.reading.times import ns_of
 
     archive = Committed.open(root)

@@ -11,7 +11,7 @@ import typer
 from blumfeld_sink_spark.commands.common.edge import edge
 
 if TYPE_CHECKING:
-    from blumfeld_sink_spark.reading.committed import Committed
+    from blumfeld_sink_spark.reading.committed_files import Committed
 
 KINDS = ("throughput", "spread", "depth", "gaps")
 SYMBOLS_MAX = 8
@@ -32,7 +32,7 @@ def command(
 ) -> None:
     """Draw throughput and lag, the spread, the book's depth as a heat map, and a calendar of gaps."""
     from blumfeld_sink_spark.errors import ArchiveError, SettingsError
-    from blumfeld_sink_spark.reading.committed import Committed
+    from blumfeld_sink_spark.reading.committed_files import Committed
     from blumfeld_sink_spark.reading.times import ns_of
 
     if what not in (*KINDS, "all"):

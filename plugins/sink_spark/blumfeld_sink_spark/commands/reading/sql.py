@@ -11,7 +11,7 @@ from blumfeld_sink_spark.commands.common.edge import edge
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from blumfeld_sink_spark.reading.committed import Committed
+    from blumfeld_sink_spark.reading.committed_files import Committed
 
 CELL_CHARACTERS = 60
 DIGITS_BEHIND_POINT = 8
@@ -32,7 +32,7 @@ def command(
     Without a query it prints a script for any duckdb: `blumfeld archive sql > views.sql; duckdb -init views.sql`.
     """
     from blumfeld_sink_spark.errors import SettingsError
-    from blumfeld_sink_spark.reading.committed import Committed
+    from blumfeld_sink_spark.reading.committed_files import Committed
 
     if as_csv and as_json:
         raise SettingsError("--csv and --json; allowed: one of them")

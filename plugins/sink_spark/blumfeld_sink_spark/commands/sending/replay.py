@@ -39,7 +39,7 @@ def command(
     """
     from rich.console import Console
 
-    from blumfeld_sink_spark.reading.committed import Committed
+    from blumfeld_sink_spark.reading.committed_files import Committed
     from blumfeld_sink_spark.reading.producing.pace import Pace, speed_of
     from blumfeld_sink_spark.reading.producing.raw_rows import RawTopic
     from blumfeld_sink_spark.reading.producing.replay import ReplayPlan, replay

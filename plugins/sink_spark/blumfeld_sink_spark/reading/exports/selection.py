@@ -12,8 +12,8 @@ import pyarrow.compute as pc
 
 from blumfeld_sink_spark.errors import ArchiveError, SettingsError
 from blumfeld_sink_spark.files.parquet import opened
-from blumfeld_sink_spark.reading.committed import Committed
-from blumfeld_sink_spark.reading.ordered import ordered
+from blumfeld_sink_spark.reading.committed_files import Committed
+from blumfeld_sink_spark.reading.ordered_rows import ordered
 from blumfeld_sink_spark.records import FileEntry
 from blumfeld_sink_spark.tables import AGG_TRADES, TRADES, tables
 

@@ -28,10 +28,10 @@ from blumfeld_sink_spark.decoders.tables.parts import AGGREGATE
 from blumfeld_sink_spark.files.file_names import folder_of
 from blumfeld_sink_spark.files.parquet import open_writer, opened
 from blumfeld_sink_spark.quality.streams import is_constant
-from blumfeld_sink_spark.reading.committed import Committed
+from blumfeld_sink_spark.reading.committed_files import Committed
 from blumfeld_sink_spark.reading.market.intervals import DAY_NS, name_of
 from blumfeld_sink_spark.reading.market.trades import of_market
-from blumfeld_sink_spark.reading.ordered import sorted_by
+from blumfeld_sink_spark.reading.ordered_rows import sorted_by
 from blumfeld_sink_spark.records import FileEntry
 from blumfeld_sink_spark.tables import AGG_TRADES, BARS, BUY, TRADES, tables
 

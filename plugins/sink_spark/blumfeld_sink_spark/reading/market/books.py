@@ -16,7 +16,7 @@ from blumfeld_sink_spark.book.ladder import Ladder
 from blumfeld_sink_spark.book.sync import RECENT, Sync
 from blumfeld_sink_spark.errors import ArchiveError
 from blumfeld_sink_spark.files.parquet import opened
-from blumfeld_sink_spark.reading.committed import Committed
+from blumfeld_sink_spark.reading.committed_files import Committed
 from blumfeld_sink_spark.reading.market import deltas
 from blumfeld_sink_spark.reading.market.deltas import BookOf, Group
 from blumfeld_sink_spark.reading.times import iso_of

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from blumfeld_sink_spark.errors import ArchiveError
 from blumfeld_sink_spark.files.parquet import opened
-from blumfeld_sink_spark.reading.committed import Committed
+from blumfeld_sink_spark.reading.committed_files import Committed
 from blumfeld_sink_spark.records import FileEntry
 from blumfeld_sink_spark.tables import BOOK_DELTAS, tables
 

@@ -23,7 +23,7 @@ from blumfeld_sink_spark.book.sync import Sync
 from blumfeld_sink_spark.errors import ArchiveError
 from blumfeld_sink_spark.files.file_names import folder_of, staged_path
 from blumfeld_sink_spark.files.parquet import TableWriter, open_writer
-from blumfeld_sink_spark.reading.committed import Committed
+from blumfeld_sink_spark.reading.committed_files import Committed
 from blumfeld_sink_spark.reading.market import books, deltas
 from blumfeld_sink_spark.reading.market.books import FULL, Start
 from blumfeld_sink_spark.reading.market.deltas import BookOf

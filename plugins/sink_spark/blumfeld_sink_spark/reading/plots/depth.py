@@ -14,8 +14,8 @@ import pyarrow.compute as pc
 from blumfeld_sink_spark.book.ladder import Ladder
 from blumfeld_sink_spark.book.sync import Sync
 from blumfeld_sink_spark.errors import ArchiveError
-from blumfeld_sink_spark.reading.committed import Committed
-from blumfeld_sink_spark.reading.ordered import ordered
+from blumfeld_sink_spark.reading.committed_files import Committed
+from blumfeld_sink_spark.reading.ordered_rows import ordered
 from blumfeld_sink_spark.reading.plots import style
 from blumfeld_sink_spark.reading.plots.windows import Window, window_of
 from blumfeld_sink_spark.tables import BOOK_DELTAS

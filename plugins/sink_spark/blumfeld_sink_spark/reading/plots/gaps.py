@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from blumfeld_sink_spark.errors import ArchiveError
 from blumfeld_sink_spark.files.file_names import encode_symbol
-from blumfeld_sink_spark.reading.committed import Committed
+from blumfeld_sink_spark.reading.committed_files import Committed
 from blumfeld_sink_spark.reading.findings import read
 from blumfeld_sink_spark.reading.plots import style
 from blumfeld_sink_spark.tables import AGG_TRADES, BBO, BOOK_DELTAS, TRADES

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from blumfeld_sink_spark.errors import ArchiveError
-from blumfeld_sink_spark.reading.committed import Committed
+from blumfeld_sink_spark.reading.committed_files import Committed
 from blumfeld_sink_spark.reading.plots import style
 from blumfeld_sink_spark.reading.plots.windows import Window, window_of
 from blumfeld_sink_spark.reading.views import connect

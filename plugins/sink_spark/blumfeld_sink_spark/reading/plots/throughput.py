@@ -11,7 +11,7 @@ import msgspec
 import numpy as np
 
 from blumfeld_sink_spark.errors import ArchiveError
-from blumfeld_sink_spark.reading.committed import Committed
+from blumfeld_sink_spark.reading.committed_files import Committed
 from blumfeld_sink_spark.reading.plots import style
 from blumfeld_sink_spark.records import CommitRecord
 

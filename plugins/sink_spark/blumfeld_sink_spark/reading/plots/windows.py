@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 from blumfeld_sink_spark.errors import ArchiveError
 from blumfeld_sink_spark.files.file_names import encode_symbol
 from blumfeld_sink_spark.files.parquet import opened
-from blumfeld_sink_spark.reading.committed import Committed
+from blumfeld_sink_spark.reading.committed_files import Committed
 from blumfeld_sink_spark.reading.plots import style
 
 

@@ -12,7 +12,7 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 
 from blumfeld_sink_spark.commands.upkeep.verify import NOT_SHOWN
-from blumfeld_sink_spark.fetching.aborted import AbortedTransactions
+from blumfeld_sink_spark.fetching.aborted_transactions import AbortedTransactions
 from blumfeld_sink_spark.ledger.checking.again import Compared, compare
 from blumfeld_sink_spark.ledger.ledger import Ledger, record_path
 from blumfeld_sink_spark.ledger.publishing.publish import publish

@@ -17,7 +17,7 @@ from blumfeld.broker.serving.request import ConnectionState, Request
 from blumfeld.spi.completion import Completion, Steps
 from blumfeld.spi.context import ApiHandler, RequestContext
 from blumfeld.spi.hooks import EventLog
-from blumfeld.spi.observing import UNKNOWN_API, Observer, RequestSeen
+from blumfeld.spi.observer import UNKNOWN_API, Observer, RequestSeen
 from blumfeld.spi.parts import Parts, size_of
 from blumfeld.spi.runtime import Phase, Runtime
 from blumfeld.spi.transport import Exchange
@@ -25,7 +25,7 @@ from blumfeld.wire.errors import BrokerError, ErrorCode
 from blumfeld.wire.first_error import first_error
 
 
-class Observing:
+class Observation:
     """Gathers the requests of a turn, and passes them to the observers after their answers were sent.
 
     :param observers: (name of the plug-in, its observer)
@@ -172,7 +172,7 @@ class ObservedRoute(Route):
     __slots__ = ("_observing",)
 
     def __init__(
-        self, dispatcher: Dispatcher, handler: ApiHandler, version: int, observing: Observing
+        self, dispatcher: Dispatcher, handler: ApiHandler, version: int, observing: Observation
     ) -> None:
         super().__init__(dispatcher, observing.watched(handler), version)
         self._observing = observing

@@ -38,7 +38,7 @@ class RequestSeen(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     elapsed_ms: float
     """Time from the whole frame to its answer, waiting in the purgatory included."""
     closed: str = ""
-    """Why the connection was closed instead of an answer; "" for every request that was served."""
+    """The reason why the connection was closed instead of an answer; "" for every request that was served."""
 
 
 class Observer(Protocol):

@@ -9,12 +9,12 @@ import socket
 from collections.abc import Callable
 
 from blumfeld.net.connections.accepted import AcceptedConnection
-from blumfeld.net.connections.accepting import Acceptor
+from blumfeld.net.connections.acceptor import Acceptor
 from blumfeld.spi.transport import ByteLayer
 from blumfeld_net_uring.io_uring import abi
 from blumfeld_net_uring.io_uring.ring import IGNORED
 from blumfeld_net_uring.streams.connections import accepted
-from blumfeld_net_uring.streams.sending import error_of
+from blumfeld_net_uring.streams.send_queue import error_of
 from blumfeld_net_uring.streams.turn import UringTurn
 
 _PASSING = (-errno.ECANCELED, -errno.EAGAIN, -errno.EINTR, -errno.ECONNABORTED)

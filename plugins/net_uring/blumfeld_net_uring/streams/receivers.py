@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING
 
 from blumfeld.net.connections.stream import CLOSING
 from blumfeld.net.readiness.streams import ReadableStream
-from blumfeld.net.sending import LayeredSendQueue
+from blumfeld.net.send_queue import LayeredSendQueue
 from blumfeld.net.turn import LargeFrame
 from blumfeld_net_uring.io_uring import abi
 from blumfeld_net_uring.io_uring.buffers import address_of
 from blumfeld_net_uring.io_uring.ring import IGNORED
-from blumfeld_net_uring.streams.sending import error_of
+from blumfeld_net_uring.streams.send_queue import error_of
 from blumfeld_net_uring.streams.stream import SLOTS, UringStream
 
 DIRECT_BYTES_MIN = 65_536

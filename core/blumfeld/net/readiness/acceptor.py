@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from blumfeld.net.connections.accepted import AcceptedConnection
-from blumfeld.net.connections.accepting import Acceptor
+from blumfeld.net.connections.acceptor import Acceptor
 from blumfeld.net.readiness.streams import ReadinessAccepted, ReadinessTurn
 from blumfeld.spi.transport import ByteLayer
 

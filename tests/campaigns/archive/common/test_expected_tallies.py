@@ -12,7 +12,7 @@ import pytest
 from blumfeld.feeds.binance import MadeFeed, Message
 from campaigns.archive.common import ledger
 from campaigns.archive.common.capture import read_capture
-from campaigns.archive.common.expected import added, differences, expected_of
+from campaigns.archive.common.expected_tallies import added, differences, expected_of
 from campaigns.archive.common.process import Archive
 from campaigns.archive.common.report import Report
 from campaigns.archive.golden import GOLDEN

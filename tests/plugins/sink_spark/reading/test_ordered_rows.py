@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from blumfeld_sink_spark.reading.committed import Committed
-from blumfeld_sink_spark.reading.ordered import ordered
+from blumfeld_sink_spark.reading.committed_files import Committed
+from blumfeld_sink_spark.reading.ordered_rows import ordered
 from blumfeld_sink_spark.records import FileEntry
 from blumfeld_sink_spark.stores.roots import open_store
 from tests.everyday import examples

@@ -26,7 +26,7 @@ def resource_key(resource: Any) -> tuple[int, str]:
     return resource.resource_type, resource.resource_name
 
 
-class Altering:
+class ConfigAlteration:
     """Handles one of the two requests. They differ in their classes, and in the controller's way to apply them."""
 
     def __init__(self, ports: Ports, response: type[Any], result: type[Any]) -> None:

@@ -6,7 +6,7 @@ import gc
 
 import pytest
 
-from blumfeld.broker.produce.pending import PendingProduce
+from blumfeld.broker.produce.pending_produce import PendingProduce
 from blumfeld.broker.produce.transactional import keep
 from blumfeld.spi.transport import OWNED_FRAME_BYTES
 from blumfeld.wire.batches.record_batch import RecordBatch

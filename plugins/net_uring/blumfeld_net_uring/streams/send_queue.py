@@ -12,7 +12,7 @@ import errno
 import os
 
 from blumfeld.net.readiness.streams import Socket, SocketCalls, SocketSendQueue
-from blumfeld.net.sending import BUFFERS
+from blumfeld.net.send_queue import BUFFERS
 from blumfeld.spi.parts import Part
 from blumfeld_net_uring.io_uring.buffers import address_of_bytes
 from blumfeld_net_uring.io_uring.ring import Ring

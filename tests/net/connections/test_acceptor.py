@@ -8,9 +8,9 @@ import pytest
 from msgspec.structs import replace
 
 from blumfeld.net.connections.accepted import AcceptedConnection
-from blumfeld.net.connections.accepting import RATE_LOOK_MS, Acceptor, ConnectionTable
+from blumfeld.net.connections.acceptor import RATE_LOOK_MS, Acceptor, ConnectionTable
 from blumfeld.net.connections.creation_rate import WINDOW_S
-from blumfeld.net.sending import SendQueue
+from blumfeld.net.send_queue import SendQueue
 from blumfeld.net.turn import ReceivePool, Turn
 from blumfeld.spi.repeated_events import INTERVAL_MS
 from blumfeld.spi.transport import ByteLayer, Limits, Listener

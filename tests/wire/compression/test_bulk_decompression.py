@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from blumfeld.wire.batches.builder import build_batch, repack
 from blumfeld.wire.batches.record_batch import RecordBatch
 from blumfeld.wire.batches.records import Record, records, validate_records
+from blumfeld.wire.compression.bulk_decompression import unpacked
 from blumfeld.wire.compression.codec import Codec
 from blumfeld.wire.compression.payload import XERIAL_HEADER, compress, decompress
-from blumfeld.wire.compression.unpacking import unpacked
 from blumfeld.wire.errors import BrokerError
 from tests.everyday import examples
 

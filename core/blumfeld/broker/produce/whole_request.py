@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from blumfeld.broker.ports import Ports
-from blumfeld.broker.produce.pending import TOPIC_ID_FROM
+from blumfeld.broker.produce.pending_produce import TOPIC_ID_FROM
 from blumfeld.broker.replicas.waiting_appends import ACKS_ALL
 from blumfeld.spi.context import RequestContext
 from blumfeld.spi.internal_topics import is_internal
