@@ -76,6 +76,8 @@ class Composition(Protocol):
     cluster_id: str
     incarnation_id: bytes
     """Fresh for each process: BrokerRegistration's."""
+    single_node: bool
+    """Whether the manifest names no other node: internal topics have one replica then."""
     features: Sequence[Feature]
     """Feature levels that the build's plug-ins bring."""
     assignors: Sequence[ConsumerAssignor]

@@ -58,10 +58,7 @@ class LocalPartitions(Protocol):
     """
 
     def ends(self, partition: TopicPartition) -> PartitionEnds:
-        """Returns where the partition begins and ends.
-
-        Provisional: first used by the share-partition leader, and by the remote log metadata of storage_tiered.
-        """
+        """Returns where the partition begins and ends."""
         ...
 
     def append(self, partition: TopicPartition, batch: RecordBatch, leader_epoch: int) -> Completion[int]:
@@ -69,8 +66,6 @@ class LocalPartitions(Protocol):
         fails with ``BrokerError``.
 
         The batch's memory is patched, and must stay unchanged until then.
-
-        Provisional: first used by the remote log metadata of storage_tiered.
 
         :param leader_epoch: the epoch in which the caller believes that this node leads
         :raises BrokerError: the batch was not placed; FENCED_LEADER_EPOCH and UNKNOWN_LEADER_EPOCH: another epoch;
@@ -85,8 +80,6 @@ class LocalPartitions(Protocol):
         """Returns bytes of whole batches from the one with ``offset`` on, below the high watermark or the last stable
         offset; at least one batch if there is any. As ``PartitionLog.read``: a completion for cold bytes, parts that
         the caller must release. Empty at the end.
-
-        Provisional: first used by the share-partition leader.
 
         :raises BrokerError: OFFSET_OUT_OF_RANGE below the log start or above the log end
         """
@@ -109,17 +102,12 @@ class LocalPartitions(Protocol):
         each other change. The watch ends with :meth:`unwatch`, or silently when the replica leaves this node:
         ``changed`` was called then, and :meth:`ends` raises.
 
-        Provisional: first used by the share-partition leader.
-
         :raises BrokerError: as :meth:`ends`
         """
         ...
 
     def unwatch(self, partition: TopicPartition, watcher: EndWatcher, *, log_end: bool) -> None:
-        """Take a watcher back. No error if it, or the partition, is not there any more.
-
-        Provisional: first used by the share-partition leader.
-        """
+        """Take a watcher back. No error if it, or the partition, is not there any more."""
         ...
 
     def watch_leadership(self, watcher: LeadershipWatcher) -> None:

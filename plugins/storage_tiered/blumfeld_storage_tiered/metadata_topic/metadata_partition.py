@@ -1,0 +1,167 @@
+"""One partition of ``__remote_log_metadata``, as far as this node has read it. Pure, but for completions.
+
+It keeps the catalogs of all partitions that have their records there, also of those that this node has no replica of:
+one that comes here later needs no second look at records that were read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import NamedTuple, TypeAlias
+
+from blumfeld.spi.completion import Completion
+from blumfeld.wire.batches.record_batch import RecordBatch
+from blumfeld.wire.batches.records import records
+from blumfeld.wire.errors import BrokerError
+from blumfeld.wire.primitives import DecodeError
+from blumfeld_storage_tiered.catalog.catalog import CatalogError, RemoteLogCatalog
+from blumfeld_storage_tiered.catalog.records import decode_change
+from blumfeld_storage_tiered.catalog.segment import TopicIdPartition
+
+Key: TypeAlias = tuple[bytes, int]
+"""Topic id and partition."""
+Report: TypeAlias = "Callable[[str, Exception], None]"
+"""Is told of a record that was passed over: its place, and why."""
+
+
+def key_of(partition: TopicIdPartition) -> Key:
+    """Returns what names a partition for ever: a record may have been written under no name of the topic."""
+    return partition.topic_id, partition.partition
+
+
+class _Assigned:
+    """A partition of which this node has a replica."""
+
+    __slots__ = ("partition", "ready", "target")
+
+    def __init__(self, partition: TopicIdPartition) -> None:
+        self.partition = partition
+        self.ready: Completion[None] = Completion()
+        self.target: int | None = None
+        """The end of the metadata partition, as of the first answer that was asked for after the assignment."""
+
+
+class Append(NamedTuple):
+    """Callers that wait until one record is read back."""
+
+    callers: list[Completion[None]]
+    read_back: Completion[None]
+    """Completes before the callers', whatever the outcome is."""
+
+
+class MetadataPartition:
+    """Catalogs, and the offset that they were read up to."""
+
+    def __init__(self, index: int) -> None:
+        self.index = index
+        self.position = 0
+        """The offset of the next record to read."""
+        self.saved_position = 0
+        """The position of the snapshot on disk."""
+        self.leader = -1
+        """The node that it is read from now; -1: none."""
+        self.is_loaded = False
+        """Whether its snapshot was looked for."""
+        self.catalogs: dict[Key, RemoteLogCatalog] = {}
+        self.appends: dict[bytes, Append] = {}
+        """Records that are being written, by their values: a record that is read back is known by it, so a lost answer
+        of a leader costs nothing."""
+        self._assigned: dict[Key, _Assigned] = {}
+
+    # Partitions of this node
+
+    def __len__(self) -> int:
+        """Number of partitions that are assigned."""
+        return len(self._assigned)
+
+    def assign(self, partition: TopicIdPartition) -> None:
+        """Keep the catalog of ``partition`` ready from now on."""
+        if key_of(partition) not in self._assigned:
+            self._assigned[key_of(partition)] = _Assigned(partition)
+
+    def unassign(self, partition: TopicIdPartition, reason: BrokerError) -> None:
+        """Forget that this node needs it. What waits for its readiness fails."""
+        gone = self._assigned.pop(key_of(partition), None)
+        if gone is not None and not gone.ready.done:
+            gone.ready.fail(reason)
+
+    def assigned(self) -> list[TopicIdPartition]:
+        """Returns the partitions that are assigned."""
+        return [member.partition for member in self._assigned.values()]
+
+    def catalog(self, partition: TopicIdPartition) -> RemoteLogCatalog:
+        """Returns the catalog of a partition, as far as it was read."""
+        catalog = self.catalogs.get(key_of(partition))
+        if catalog is None:
+            catalog = self.catalogs[key_of(partition)] = RemoteLogCatalog(partition)
+        return catalog
+
+    def ready(self, partition: TopicIdPartition) -> Completion[None] | None:
+        """Returns the completion of its readiness; ``None`` if it isn't assigned."""
+        member = self._assigned.get(key_of(partition))
+        return None if member is None else member.ready
+
+    # Reading
+
+    def waiting(self) -> list[Key]:
+        """Returns the partitions that an answer, asked for from now on, tells the end to read up to."""
+        return [key for key, member in self._assigned.items() if member.target is None]
+
+    def read_up_to(self, waiting: list[Key], high_watermark: int) -> None:
+        """An answer was taken that was asked for when :meth:`waiting` gave these. Partitions that have all records up
+        to the end as of their assignment are ready."""
+        for key in waiting:
+            if key in self._assigned:
+                self._assigned[key].target = high_watermark
+        for member in list(self._assigned.values()):
+            if member.target is not None and self.position >= member.target and not member.ready.done:
+                member.ready.complete(None)
+
+    def take(self, batches: Iterator[RecordBatch], report: Report) -> list[TopicIdPartition]:
+        """Apply the records from the position on. Returns the assigned partitions that they are about.
+
+        A record that means nothing, or that contradicts its catalog, is passed over, and ``told``: every node passes
+        over the same ones. Callers that wait for it get the reason.
+        """
+        changed: dict[Key, TopicIdPartition] = {}
+        for batch in batches:
+            if batch.last_offset < self.position:
+                continue
+            if not batch.is_control:
+                for record in records(batch):
+                    if record.offset >= self.position and record.value is not None:
+                        self._apply(record.offset, bytes(record.value), changed, report)
+            self.position = batch.last_offset + 1
+        return [partition for key, partition in changed.items() if key in self._assigned]
+
+    def _apply(self, offset: int, value: bytes, changed: dict[Key, TopicIdPartition], report: Report) -> None:
+        error: Exception | None = None
+        try:
+            change = decode_change(value)
+            self.catalog(change.partition).apply(change)
+            changed[key_of(change.partition)] = change.partition
+        except (DecodeError, CatalogError) as refused:
+            report(f"partition {self.index}, offset {offset}", refused)
+            error = refused
+        append = self.appends.pop(value, None)
+        if append is not None:
+            append.read_back.complete(None)
+            settle(append.callers, error)
+
+    def reset(self, position: int) -> None:
+        """Read everything anew: the records that were read aren't those of the topic any more."""
+        self.position, self.saved_position = position, -1
+        self.catalogs.clear()
+        for key, member in list(self._assigned.items()):
+            again = self._assigned[key] = _Assigned(member.partition)
+            if not member.ready.done:
+                again.ready = member.ready
+
+
+def settle(callers: list[Completion[None]], error: BaseException | None) -> None:
+    """Give callers the outcome of an append."""
+    for caller in callers:
+        if error is None:
+            caller.complete(None)
+        else:
+            caller.fail(error)

@@ -1,0 +1,605 @@
+"""Remote log metadata of a node (KIP-405): writes changes wherever their partition is led, and reads all that the node
+needs.
+
+Kafka's ``TopicBasedRemoteLogMetadataManager``. A change counts when it is committed *and* read back here: then the
+node that made it sees it, and knows whether it was refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Coroutine
+from functools import partial
+from typing import Any, TypeVar, cast
+
+from blumfeld.client.produce import one_batch, only_outcome
+from blumfeld.spi.cluster import ClusterImage, ImageDelta, PartitionImage, TopicImage
+from blumfeld.spi.completion import Completion, Steps
+from blumfeld.spi.hooks import Composition
+from blumfeld.spi.internal_topics import REMOTE_LOG_METADATA_TOPIC
+from blumfeld.spi.parts import join, release
+from blumfeld.spi.repeated_events import RepeatedEvents
+from blumfeld.spi.runtime import Task
+from blumfeld.spi.scheduler import Lane
+from blumfeld.spi.storage import TopicPartition
+from blumfeld.wire.batches.builder import build_batch
+from blumfeld.wire.batches.record_batch import RecordBatch, split_batches
+from blumfeld.wire.batches.records import Record
+from blumfeld.wire.errors import BrokerError, CorruptBatch, ErrorCode, is_retriable, known_code
+from blumfeld.wire.messages.fetch import (
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+    FetchTopic,
+    PartitionData,
+)
+from blumfeld.wire.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopic,
+)
+from blumfeld.wire.messages.produce import ProduceResponse
+from blumfeld.wire.primitives import DecodeError
+from blumfeld_storage_tiered.catalog.catalog import RemoteLogCatalog
+from blumfeld_storage_tiered.catalog.records import encode_change, metadata_partition
+from blumfeld_storage_tiered.catalog.segment import Change, TopicIdPartition
+from blumfeld_storage_tiered.metadata_topic.metadata_partition import (
+    Append,
+    Key,
+    MetadataPartition,
+    settle,
+)
+from blumfeld_storage_tiered.metadata_topic.snapshot_file import (
+    BYTES_MAX,
+    encode_snapshot,
+    file_name,
+    restore_snapshot,
+)
+from blumfeld_storage_tiered.metadata_topic.topic import MetadataTopic, MetadataTopicSettings
+
+T = TypeVar("T")
+
+APPEND_TIMEOUT_MS = 120_000
+"""Time for one change to be committed and read back, retries included (Kafka's
+``remote.log.metadata.consume.wait.ms``)."""
+REQUEST_TIMEOUT_MS = 30_000
+RETRY_MS, RETRY_MAX_MS = 100, 1_000
+"""Pauses after an error: each is twice as long as the one before."""
+FETCH_WAIT_MS = 500
+"""Longest wait of a fetch at another leader. A partition that is assigned meanwhile waits for its end."""
+READ_BYTES = 16 << 10
+"""Bytes of one partition that are taken in one turn: about a hundred records, in one or two milliseconds."""
+RESPONSE_BYTES = 64 << 10
+SAVE_INTERVAL_MS = 60_000
+EARLIEST = -2
+"""The timestamp that asks ListOffsets for the log start."""
+TOPIC_NAMES_TO = 12
+"""The last version of Produce and Fetch that names topics."""
+
+Watcher = Callable[[TopicIdPartition], None]
+"""Is told that the catalog of an assigned partition has changed. It may not raise."""
+
+
+class _Bell:
+    """A bell for one task: :meth:`ring` ends its present or next wait. Implements ``EndWatcher``."""
+
+    def __init__(self) -> None:
+        self._rung: Completion[None] = Completion()
+
+    def ring(self) -> None:
+        if not self._rung.done:
+            self._rung.complete(None)
+
+    moved = changed = ring
+
+    async def wait(self) -> None:
+        await self._rung
+        self._rung = Completion()
+
+
+class RemoteLogMetadata:
+    """Made → started → stopped. Every method is called on the loop's thread.
+
+    :param composition: its consensus, its broker and its peers are used from :meth:`start` on
+    :param directory: where snapshots of the catalogs lie, on the local disk
+    """
+
+    def __init__(self, composition: Composition, settings: MetadataTopicSettings, directory: str) -> None:
+        self._composition = composition
+        self._runtime = composition.runtime
+        self._settings = settings
+        self._directory = directory
+        self._events = composition.log("remote log metadata")
+        self._repeated = RepeatedEvents(composition.runtime)
+        self._topic = MetadataTopic(composition, settings, self._events)
+        self._topic_id = b""
+        """Empty until the topic was seen."""
+        self._image: TopicImage | None = None
+        """The topic, as of the last delta."""
+        self._partitions: dict[int, MetadataPartition] = {}
+        self._watchers: list[Watcher] = []
+        self._readers: set[int] = set()
+        """Nodes that a task reads from. A partition that is led here has a task of its own."""
+        self._bells: dict[int, _Bell] = {}
+        """Partitions that are led here → the bells of their tasks."""
+        self._tasks: dict[Task, None] = {}
+        self._is_creating = False
+        self._is_started = False
+        self._is_stopped = False
+
+    # Life
+
+    async def start(self) -> None:
+        """Begin to read and write. The node's consensus and its broker must be there; the topic need not.
+
+        :raises OSError: the directory of the snapshots can't be made
+        """
+        self._runtime.files.make_dirs(self._directory)
+        self._is_started = True
+        self._composition.metadata.subscribe(self._image_changed)
+        self._spawn(self._save_often, "save remote log metadata")
+        for metadata in self._partitions.values():
+            self._begin(metadata)
+
+    async def stop(self) -> None:
+        """Stop, and save what was read. Appends that wait fail. Legal without start."""
+        self._is_stopped = True
+        for task in list(self._tasks):
+            task.cancel()
+        stopped = BrokerError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "the node stops")
+        for metadata in self._partitions.values():
+            self._fail_appends(metadata, stopped)
+            await self._save(metadata)
+
+    # Partitions
+
+    def assign(self, partition: TopicIdPartition) -> None:
+        """This node has a replica of ``partition``: keep its catalog."""
+        index = metadata_partition(partition, self._settings.num_partitions)
+        metadata = self._partitions.get(index)
+        if metadata is None:
+            metadata = self._partitions[index] = MetadataPartition(index)
+            metadata.assign(partition)
+            if self._is_started:
+                self._begin(metadata)
+            return
+        metadata.assign(partition)
+        if index in self._bells:
+            self._bells[index].ring()
+
+    def unassign(self, partition: TopicIdPartition) -> None:
+        """The replica has left this node."""
+        metadata = self._find(partition)
+        if metadata is None:
+            return
+        gone = BrokerError(
+            ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{partition.topic} has no replica here any more"
+        )
+        metadata.unassign(partition, gone)
+        if not len(metadata):
+            del self._partitions[metadata.index]
+            metadata.leader = -1
+            self._fail_appends(metadata, gone)
+            if metadata.index in self._bells:
+                self._bells[metadata.index].ring()
+
+    def catalog(self, partition: TopicIdPartition) -> RemoteLogCatalog:
+        """Returns the catalog of an assigned partition, as far as it was read. Ask anew each time: it may be replaced.
+
+        :raises KeyError: it isn't assigned
+        """
+        return self._assigned(partition).catalog(partition)
+
+    def is_ready(self, partition: TopicIdPartition) -> bool:
+        """Whether the catalog has all records that there were when the partition was assigned."""
+        metadata = self._find(partition)
+        ready = None if metadata is None else metadata.ready(partition)
+        return ready is not None and ready.done and ready.error is None
+
+    def when_ready(self, partition: TopicIdPartition) -> Completion[None]:
+        """Complete when it is ready; fails with ``BrokerError`` if it is unassigned before.
+
+        :raises KeyError: it isn't assigned
+        """
+        ready = self._assigned(partition).ready(partition)
+        assert ready is not None
+        return ready
+
+    def watch(self, watcher: Watcher) -> None:
+        """Tell ``watcher`` of each catalog of an assigned partition that changed, once for many records."""
+        self._watchers.append(watcher)
+
+    def _find(self, partition: TopicIdPartition) -> MetadataPartition | None:
+        return self._partitions.get(metadata_partition(partition, self._settings.num_partitions))
+
+    def _assigned(self, partition: TopicIdPartition) -> MetadataPartition:
+        metadata = self._find(partition)
+        if metadata is None or metadata.ready(partition) is None:
+            raise KeyError(f"{partition} isn't assigned to this node")
+        return metadata
+
+    # Writing
+
+    def append(self, change: Change) -> Completion[None]:
+        """Write a change of an assigned partition.
+
+        Completes when it is committed and applied to the catalog here. Fails with ``CatalogError``: it is committed,
+        and every node passes over it; with ``BrokerError``: its outcome isn't known (REQUEST_TIMED_OUT after two
+        minutes, or the partition is unassigned, or the node stops), or the topic refuses it. The same change may be
+        appended again.
+
+        :raises KeyError: its partition isn't assigned
+        """
+        metadata = self._assigned(change.partition)
+        done: Completion[None] = Completion()
+        value = encode_change(change)
+        if value in metadata.appends:
+            metadata.appends[value].callers.append(done)
+        else:
+            metadata.appends[value] = append = Append([done], Completion())
+            self._spawn(partial(self._write, metadata, value, append), "write remote log metadata")
+        return done
+
+    async def _write(self, metadata: MetadataPartition, value: bytes, append: Append) -> None:
+        """Write until it is read back, fails for good, or its time is over."""
+        ends_ms = self._runtime.monotonic_ms() + APPEND_TIMEOUT_MS
+        pause_ms = RETRY_MS
+        while not append.read_back.done:
+            left_ms = ends_ms - self._runtime.monotonic_ms()
+            if left_ms <= 0:
+                self._fail_append(
+                    metadata, value, BrokerError(ErrorCode.REQUEST_TIMED_OUT, "it was not read back")
+                )
+                return
+            error = await self._write_once(metadata.index, value, min(left_ms, REQUEST_TIMEOUT_MS))
+            if error is None:
+                await self._within(ends_ms - self._runtime.monotonic_ms(), append.read_back)
+            elif isinstance(error, BrokerError) and not is_retriable(error.code):
+                self._fail_append(metadata, value, error)
+                return
+            else:
+                self._say("a record of remote log metadata was not written", metadata.index, error)
+                await self._within(pause_ms, append.read_back)
+                pause_ms = min(2 * pause_ms, RETRY_MAX_MS)
+
+    async def _write_once(self, index: int, value: bytes, timeout_ms: float) -> Exception | None:
+        """Try to write. Returns why not."""
+        batch = build_batch([Record(value=value, timestamp=self._runtime.now_ms())])
+        image = self._image_of(index)
+        if image is None or image.leader < 0:
+            return BrokerError(ErrorCode.LEADER_NOT_AVAILABLE)
+        try:
+            if image.leader == self._composition.node_id:
+                at = TopicPartition(REMOTE_LOG_METADATA_TOPIC, index)
+                epoch = self._composition.local_partitions.ends(at).leader_epoch
+                placed = self._composition.local_partitions.append(at, RecordBatch(memoryview(batch)), epoch)
+                if not await self._within(timeout_ms, placed):
+                    return BrokerError(ErrorCode.REQUEST_TIMED_OUT)
+                placed.result()
+                return None
+            request = one_batch(REMOTE_LOG_METADATA_TOPIC, index, bytes(batch), timeout_ms=int(timeout_ms))
+            channel = self._channel(image.leader, "remote log metadata writes")
+            answer = await channel.send(request, timeout_ms, TOPIC_NAMES_TO)
+        except (OSError, BrokerError) as error:
+            return error
+        assert isinstance(answer, ProduceResponse)
+        code = only_outcome(answer).error_code
+        return BrokerError(known_code(code)) if code else None
+
+    def _fail_append(self, metadata: MetadataPartition, value: bytes, error: BrokerError) -> None:
+        append = metadata.appends.pop(value, None)
+        if append is not None:
+            append.read_back.complete(None)
+            settle(append.callers, error)
+
+    def _fail_appends(self, metadata: MetadataPartition, error: BrokerError) -> None:
+        for value in list(metadata.appends):
+            self._fail_append(metadata, value, error)
+
+    # Reading
+
+    def _begin(self, metadata: MetadataPartition) -> None:
+        self._spawn(partial(self._load, metadata), "load remote log metadata")
+
+    async def _load(self, metadata: MetadataPartition) -> None:
+        """Find the topic, restore the snapshot, and let the partition be read."""
+        await self._topic_there()
+        path = self._path(metadata.index)
+        if self._runtime.files.exists(path):
+            try:
+                data = await self._runtime.offload(self._runtime.files.read_bytes, path)
+                await self._steps(Lane.LOADING, restore_snapshot(self._topic_id, data, metadata))
+            except (OSError, DecodeError) as error:
+                self._events.warning(
+                    "a snapshot of remote log metadata can't be used: its partition is read from the start",
+                    path=path,
+                    error=str(error),
+                )
+        metadata.is_loaded = True
+        self._arrange()
+
+    async def _topic_there(self) -> None:
+        pause_ms = RETRY_MS
+        while (topic := self._topic.image()) is None:
+            if self._topic.is_absent and not self._is_creating:
+                self._is_creating = True
+                try:
+                    await self._topic.create()
+                finally:
+                    self._is_creating = False
+            if self._topic.image() is None:
+                await self._pause(pause_ms)
+                pause_ms = min(2 * pause_ms, RETRY_MAX_MS)
+        if not self._topic_id:
+            self._topic_id = topic.topic_id
+
+    def _image_changed(self, image: ClusterImage, delta: ImageDelta) -> None:
+        topic = image.topics.get(REMOTE_LOG_METADATA_TOPIC)
+        if topic is not self._image:
+            self._image = topic
+            self._arrange()
+
+    def _arrange(self) -> None:
+        """Let each partition be read from its leader as of now."""
+        if self._is_stopped:
+            return
+        topic = self._topic.image()
+        if topic is not None and self._topic_id and topic.topic_id != self._topic_id:
+            self._made_again(topic.topic_id)
+        for metadata in self._partitions.values():
+            image = self._image_of(metadata.index)
+            leader = -1 if image is None or not metadata.is_loaded else image.leader
+            if leader == metadata.leader:
+                continue
+            metadata.leader = leader
+            if leader == self._composition.node_id:
+                self._bells[metadata.index] = bell = _Bell()
+                self._spawn(partial(self._read_here, metadata, bell), "read remote log metadata here")
+            elif leader >= 0 and leader not in self._readers:
+                self._readers.add(leader)
+                self._spawn(partial(self._read_from, leader), f"read remote log metadata of node {leader}")
+        for bell in self._bells.values():
+            bell.ring()
+
+    def _made_again(self, topic_id: bytes) -> None:
+        self._events.error(
+            "the topic of remote log metadata was deleted and made again: what it said of remote segments is lost",
+            topic=REMOTE_LOG_METADATA_TOPIC,
+        )
+        self._topic_id = topic_id
+        for metadata in self._partitions.values():
+            metadata.reset(0)
+
+    async def _read_here(self, metadata: MetadataPartition, bell: _Bell) -> None:
+        """Read a partition that this node leads, until it doesn't."""
+        at = TopicPartition(REMOTE_LOG_METADATA_TOPIC, metadata.index)
+        pause_ms = RETRY_MS
+        while self._is_reading_here(metadata, bell):
+            try:
+                self._composition.local_partitions.watch(at, bell, log_end=False)
+                await self._read_while_led(metadata, bell, at)
+                return
+            except (BrokerError, OSError, CorruptBatch) as error:
+                # The log isn't open yet, or the image is behind: another one comes.
+                self._say("remote log metadata can't be read", metadata.index, error)
+                self._composition.local_partitions.unwatch(at, bell, log_end=False)
+                await self._pause(pause_ms)
+                pause_ms = min(2 * pause_ms, RETRY_MAX_MS)
+
+    def _is_reading_here(self, metadata: MetadataPartition, bell: _Bell) -> bool:
+        return (
+            self._bells.get(metadata.index) is bell
+            and self._partitions.get(metadata.index) is metadata
+            and metadata.leader == self._composition.node_id
+        )
+
+    async def _read_while_led(self, metadata: MetadataPartition, bell: _Bell, at: TopicPartition) -> None:
+        local = self._composition.local_partitions
+        while self._is_reading_here(metadata, bell):
+            waiting = metadata.waiting()
+            ends = local.ends(at)
+            if not ends.log_start_offset <= metadata.position <= ends.log_end_offset:
+                self._read_anew(metadata, ends.log_start_offset)
+            high_watermark = ends.high_watermark
+            while metadata.position < high_watermark:
+                read = self._composition.local_partitions.read(
+                    at, metadata.position, READ_BYTES, read_committed=False
+                )
+                found = await read if isinstance(read, Completion) else read
+                data = join(found.parts)
+                release(found.parts)
+                if not data or not self._is_reading_here(metadata, bell):
+                    break
+                self._take(metadata, data)
+                await self._pause(0)
+            metadata.read_up_to(waiting, high_watermark)
+            await bell.wait()
+        self._composition.local_partitions.unwatch(at, bell, log_end=False)
+
+    async def _read_from(self, leader: int) -> None:
+        """Read the partitions that another node leads, until it leads none that is needed."""
+        pause_ms = RETRY_MS
+        while mine := [metadata for metadata in self._partitions.values() if metadata.leader == leader]:
+            try:
+                passed = await self._fetch(leader, mine)
+            except (OSError, BrokerError) as error:
+                self._say("remote log metadata can't be read", leader, error)
+                passed = False
+            if passed:
+                pause_ms = RETRY_MS
+                await self._pause(0)
+            else:
+                await self._pause(pause_ms)
+                pause_ms = min(2 * pause_ms, RETRY_MAX_MS)
+        self._readers.discard(leader)
+
+    async def _fetch(self, leader: int, mine: list[MetadataPartition]) -> bool:
+        """Fetch once. Returns whether all partitions were answered without an error."""
+        asked = {metadata.index: (metadata, metadata.waiting(), metadata.position) for metadata in mine}
+        topic = FetchTopic(
+            topic=REMOTE_LOG_METADATA_TOPIC,
+            partitions=[
+                FetchPartition(
+                    partition=metadata.index, fetch_offset=metadata.position, partition_max_bytes=READ_BYTES
+                )
+                for metadata in mine
+            ],
+        )
+        request = FetchRequest(
+            max_wait_ms=0 if any(waiting for _, waiting, _ in asked.values()) else FETCH_WAIT_MS,
+            min_bytes=1,
+            max_bytes=RESPONSE_BYTES,
+            topics=[topic],
+        )
+        channel = self._channel(leader, "remote log metadata")
+        answer = await channel.send(request, FETCH_WAIT_MS + REQUEST_TIMEOUT_MS, TOPIC_NAMES_TO)
+        assert isinstance(answer, FetchResponse)
+        if answer.error_code:
+            raise BrokerError(known_code(answer.error_code))
+        passed = True
+        for data in (data for topic in answer.responses for data in topic.partitions):
+            metadata, waiting, position = asked[data.partition_index]
+            # Not if it has another leader meanwhile: that one's task reads it.
+            if metadata.leader != leader or metadata.position != position:
+                continue
+            if data.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
+                self._read_anew(metadata, await self._start_of(leader, metadata.index))
+            else:
+                passed = self._take_fetched(metadata, waiting, data) and passed
+        return passed
+
+    def _take_fetched(self, metadata: MetadataPartition, waiting: list[Key], data: PartitionData) -> bool:
+        error: Exception | None = None
+        if data.error_code:
+            error = BrokerError(known_code(data.error_code))
+        else:
+            try:
+                self._take(metadata, cast("bytes", data.records or b""))
+            except CorruptBatch as corrupt:
+                error = corrupt
+        if error is not None:
+            self._say("remote log metadata can't be read", metadata.index, error)
+            return False
+        metadata.read_up_to(waiting, data.high_watermark)
+        return True
+
+    async def _start_of(self, leader: int, index: int) -> int:
+        """Ask another leader where its log begins."""
+        partition = ListOffsetsPartition(partition_index=index, timestamp=EARLIEST)
+        topic = ListOffsetsTopic(name=REMOTE_LOG_METADATA_TOPIC, partitions=[partition])
+        request = ListOffsetsRequest(replica_id=-1, topics=[topic])
+        answer = await self._channel(leader, "remote log metadata").send(request, REQUEST_TIMEOUT_MS)
+        assert isinstance(answer, ListOffsetsResponse)
+        [answered] = answer.topics[0].partitions
+        if answered.error_code:
+            raise BrokerError(known_code(answered.error_code))
+        return answered.offset
+
+    def _take(self, metadata: MetadataPartition, data: bytes) -> None:
+        def report(place: str, error: Exception) -> None:
+            self._say("a record of remote log metadata was passed over", place, error)
+
+        for partition in metadata.take(split_batches(memoryview(data), allow_partial=True), report):
+            for watcher in self._watchers:
+                watcher(partition)
+
+    def _read_anew(self, metadata: MetadataPartition, log_start_offset: int) -> None:
+        """The topic doesn't have the records any more that were read, or not the next ones."""
+        self._events.error(
+            "remote log metadata that was read, or was next, is gone from its topic: it is read from the start",
+            partition=metadata.index,
+            position=metadata.position,
+            log_start_offset=log_start_offset,
+        )
+        metadata.reset(log_start_offset)
+
+    # Snapshots
+
+    async def _save_often(self) -> None:
+        while True:
+            await self._pause(SAVE_INTERVAL_MS)
+            for metadata in list(self._partitions.values()):
+                await self._save(metadata)
+
+    async def _save(self, metadata: MetadataPartition) -> None:
+        """Write the snapshot of a partition, if there is news. A failure is logged: the old one is as good."""
+        if not metadata.is_loaded or metadata.position == metadata.saved_position or not self._topic_id:
+            return
+        position, data = await self._steps(Lane.UPKEEP, encode_snapshot(self._topic_id, metadata))
+        if position > metadata.position:
+            return  # it was reset meanwhile
+        path = self._path(metadata.index)
+        if len(data) > BYTES_MAX:
+            self._say("a snapshot of remote log metadata is too large to be kept", path, None)
+            return
+        try:
+            await self._runtime.offload(self._runtime.files.write_atomically, path, data)
+            metadata.saved_position = position
+        except OSError as error:
+            self._say("a snapshot of remote log metadata can't be written", path, error)
+
+    def _path(self, index: int) -> str:
+        return f"{self._directory}/{file_name(index)}"
+
+    # Helpers
+
+    def _image_of(self, index: int) -> PartitionImage | None:
+        topic = self._topic.image()
+        return None if topic is None else topic.partitions.get(index)
+
+    def _channel(self, node_id: int, purpose: str) -> Any:
+        listener = next((each.name for each in self._composition.listeners if each.inter_broker), "")
+        return self._composition.peers.channel(node_id, listener, purpose)
+
+    def _say(self, event: str, about: object, error: Exception | None) -> None:
+        reason = "" if error is None else str(error) or type(error).__name__
+        self._repeated.say(self._events.warning, event, (event, about, reason), about=about, error=reason)
+
+    def _spawn(self, work: Callable[[], Coroutine[Any, Any, None]], name: str) -> None:
+        """Run a task until it ends, or this stops."""
+        tasks: list[Task] = []
+
+        async def run() -> None:
+            try:
+                await work()
+            finally:
+                self._tasks.pop(tasks[0], None)
+
+        tasks.append(self._runtime.spawn(run(), name))
+        self._tasks[tasks[0]] = None
+
+    async def _pause(self, ms: float) -> None:
+        over: Completion[None] = Completion()
+        timer = self._runtime.call_later(ms, partial(over.complete, None))
+        try:
+            await over
+        finally:
+            timer.cancel()
+
+    async def _within(self, ms: float, completion: Completion[Any]) -> bool:
+        """Wait for a completion, but not longer. Returns whether it is done; its error is its own."""
+        over: Completion[None] = Completion()
+
+        def end(_: object = None) -> None:
+            if not over.done:
+                over.complete(None)
+
+        timer = self._runtime.call_later(max(ms, 0), end)
+        completion.when_done(end)
+        try:
+            await over
+        finally:
+            timer.cancel()
+        return completion.done
+
+    def _steps(self, lane: Lane, steps: Steps[T]) -> Awaitable[T]:
+        outcome: Completion[T] = Completion()
+
+        def finished(result: T, error: BaseException | None) -> None:
+            if error is None:
+                outcome.complete(result)
+            else:
+                outcome.fail(error)
+
+        self._runtime.scheduler.run(lane, steps, finished)
+        return outcome
