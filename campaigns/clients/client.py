@@ -18,7 +18,7 @@ from campaigns.clients.verdicts import CheckFailed as CheckFailed
 from campaigns.clients.verdicts import NotOffered as NotOffered
 
 WAIT_S = 40.0
-"""How long a client may wait for records or answers before it gives up."""
+"""Time that a client may wait for records or answers before it gives up."""
 SESSION_TIMEOUT_MS = 10_000
 NO_REBALANCE_DELAY = 'config."group.initial.rebalance.delay.ms"=0'
 """The one setting of the brokers that is not the default: three seconds for each new group would be most of a run."""
@@ -76,7 +76,7 @@ class Client:
 
     @classmethod
     def absent(cls) -> str | None:
-        """Why the client can't run on this machine, and what to install; None if it can."""
+        """Return the reason why the client can't run on this machine, and what to install; None if it can."""
         return None if find_spec(cls.package) else cls.install
 
     @classmethod

@@ -38,7 +38,7 @@ ASSIGNORS = {
 NULL, SEPARATOR = "~null~", "\x1f"
 NO_HEADERS = b"NO_HEADERS"
 JVM_S = 60.0
-"""How long a tool may take: a JVM starts in seconds, and the machine may be busy."""
+"""Time that a tool may take: a JVM starts in seconds, and the machine may be busy."""
 
 
 class JavaTools(Client):

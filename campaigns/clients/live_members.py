@@ -58,7 +58,7 @@ class Consumption:
 
 @dataclass(frozen=True)
 class Ownership:
-    """That a member has a partition since a time, or has it no more."""
+    """A member got a partition, or lost it, at a time."""
 
     at: TopicPartition
     owned: bool
@@ -67,7 +67,7 @@ class Ownership:
 
 @dataclass(frozen=True)
 class Commitment:
-    """That a member's commit was accepted: the next offset to read."""
+    """A commit of a member that was accepted: the next offset to read."""
 
     at: TopicPartition
     offset: int

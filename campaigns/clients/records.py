@@ -25,7 +25,7 @@ class Sample:
 
 @dataclass(frozen=True)
 class Sending:
-    """How a producer sends."""
+    """The way in which a producer sends."""
 
     codec: str = "none"
     acks: str = "all"
@@ -79,7 +79,7 @@ class Traits:
     deletes_groups: bool = True
     codecs: tuple[str, ...] = ("none", "gzip", "snappy", "lz4", "zstd")
     without_codec: str = ""
-    """Why the others are not offered."""
+    """The reason why the others are not offered."""
 
 
 def mixed_samples(traits: Traits, partitions: int, count: int = 45) -> list[Sample]:

@@ -1,4 +1,4 @@
-"""How a check ends other than well."""
+"""Ends of a check other than the good one."""
 
 from __future__ import annotations
 

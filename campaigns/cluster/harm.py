@@ -18,7 +18,7 @@ class Harm:
         self._wires = wires
         self._disks = disks
         self._silences: Counter[tuple[int, int]] = Counter()
-        """How many faults drop the packets from one end to another: they pass again when the last one is over."""
+        """Number of faults that drop the packets from one end to another: they pass again when the last one is over."""
 
     def begin(self, action: str, nodes: Sequence[Node]) -> None:
         """Do it to all nodes at once. ``action`` is one of :data:`campaigns.cluster.faults.ACTIONS`.

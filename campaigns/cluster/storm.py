@@ -24,7 +24,7 @@ SPREADS_S = (0.0, 5.0, 20.0)
 DURATIONS_S = ((0.2, 3.0), (3.0, 12.0), (12.0, 30.0))
 """A blip, about a session's time-out, or longer than that."""
 NODES_HIT = (1, 1, 1, 2, 2, 3)
-"""How many nodes a blow hits, each entry as likely as another."""
+"""Numbers of nodes that a blow hits, each entry as likely as another."""
 DRAWS_MAX = 20
 
 

@@ -45,7 +45,7 @@ class Scene:
         return self.broker.address
 
     def times(self, whole: int, least: int = 1) -> int:
-        """How often something is done, at this scale."""
+        """Returns the number of times that something is done, at this scale."""
         return max(least, round(whole * self.scale))
 
     def count(self) -> Census:

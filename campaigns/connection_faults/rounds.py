@@ -27,7 +27,7 @@ PAIRS = 3
 REST_S = 5.0
 COUNTS = 4
 LOAD_S_MIN = 0.1
-"""How long the others are watched, however quick the fault."""
+"""Time that the others are watched, however quick the fault."""
 Said = Callable[[Result], None]
 
 

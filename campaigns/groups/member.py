@@ -41,7 +41,7 @@ View: TypeAlias = Mapping[str, Topic]
 
 
 class MemberSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """How a client is configured, and how fast its application is."""
+    """Configuration of a client, and speed of its application."""
 
     group_id: str
     client_id: str
@@ -60,7 +60,7 @@ class MemberSettings(msgspec.Struct, frozen=True, kw_only=True):
     request_timeout_ms: int = 30_000
     retry_backoff_ms: int = 100
     revoke_ms: int = 0
-    """How long the application takes to give partitions up."""
+    """Time that the application takes to give partitions up."""
     commit_interval_ms: int = 5_000
     """0: it commits nothing, and reads no committed offsets."""
 
@@ -121,7 +121,7 @@ class Member:
         self.in_group = False
         self.failed: Failed | None = None
         self.confirmed_ms = -1
-        """When it sent the newest request whose answer said that it is a member."""
+        """The time at which it sent the newest request whose answer said that it is a member."""
         self.now_ms = 0
         self._effects: list[Effect] = []
         self._tokens = 0

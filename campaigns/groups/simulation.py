@@ -82,7 +82,7 @@ class Client:
     wake: int = 0
     up_ms: float = 0.0
     down_ms: float = 0.0
-    """When the newest message in each direction arrives: none overtakes another."""
+    """Arrival of the newest message in each direction: none overtakes another."""
     lag_ms: int = 0
     """It is far away, for now."""
     leaves: bool = False
@@ -495,7 +495,7 @@ class Simulation:
         return self.chaos and self.random.random() < 0.04
 
     def _transit_ms(self, client: Client, arrives_ms: float) -> float:
-        """How long a message takes that may not overtake the one before."""
+        """Returns the time that a message takes which may not overtake the one before."""
         now_ms = self.runtime.monotonic_ms()
         takes_ms = self.random.uniform(0.2, 20.0 if self.chaos else 2.0) + client.lag_ms / 2
         return max(takes_ms, arrives_ms - now_ms + 0.001)

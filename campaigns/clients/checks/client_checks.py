@@ -221,5 +221,5 @@ def wait_for_records(scene: Scene, topic: str, count: int) -> None:
 
 
 def records_in(scene: Scene, topic: str, partitions: int) -> int:
-    """How many records the logs hold."""
+    """Return the number of records that the logs hold."""
     return sum(b.record_count for n in range(partitions) for b in scene.batches(topic, n))

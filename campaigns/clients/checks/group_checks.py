@@ -20,7 +20,7 @@ PARTITIONS = 4
 PART_RECORDS = 60
 SETTLE_S = 45.0
 QUIET_S = 2.0
-"""How long nothing must happen for it to count as not happening."""
+"""Time without an event after which it counts as not happening."""
 
 
 class Cast:

@@ -19,7 +19,7 @@ MEMBERS = 3
 PARTITIONS = 6
 RECORDS_PER_S = 120.0
 STEADY_S = 2.0
-"""How long the settled group consumes before the next member is restarted."""
+"""Time that the settled group consumes before the next member is restarted."""
 ALONE = ("confluent-kafka", "cooperative-sticky")
 """Its assignments hold data of its own, which an upgrade would lose: Kafka refuses such a group, and so do we."""
 

@@ -79,7 +79,7 @@ def directories(client: Client, scene: Scene) -> None:
 
 
 def _dumped(folder: Path) -> int:
-    """How many records DumpLogSegments finds in a log, after it has found its index sound.
+    """Return the number of records that DumpLogSegments finds in a log, after it has found its index sound.
 
     :raises NotOffered: the files are on another machine
     """

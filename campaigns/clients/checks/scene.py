@@ -84,7 +84,7 @@ class Scene:
         return name
 
     def led_partitions(self, topic: str) -> int:
-        """How many partitions of the topic have a leader; 0 if there is no such topic, -1 while brokers differ."""
+        """Return the number of partitions with a leader; 0 if there is no such topic, -1 while brokers differ."""
         counts = {self._led_partitions(self._connection(server), topic) for server in self.servers}
         return counts.pop() if len(counts) == 1 else -1
 
@@ -148,7 +148,7 @@ class Scene:
         return described
 
     def members(self, group: str) -> int:
-        """How many members a stable group of either type has; 0 while it is not stable."""
+        """Return the number of members of a stable group of either type; 0 while it is not stable."""
         if self.group_type(group) == "consumer":
             modern = self.modern(group)
             return len(modern.members) if modern.group_state == "Stable" else 0

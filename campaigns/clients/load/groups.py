@@ -34,7 +34,7 @@ class Group:
         self._topic = topic
         self._promises = promises
         self._heard: dict[Member, int] = {}
-        """How many of each member's commits the promises have."""
+        """Number of each member's commits that the promises have."""
         self._leaving: list[threading.Thread] = []
 
     def add(self) -> None:

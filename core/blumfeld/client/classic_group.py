@@ -37,7 +37,7 @@ NO_GENERATION = -1
 
 
 class Next(Enum):
-    """What a member does after an answer."""
+    """The next step of a member after an answer."""
 
     GO_ON, JOIN, RETRY = auto(), auto(), auto()
     START_ANEW = auto()

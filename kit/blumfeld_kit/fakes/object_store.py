@@ -34,7 +34,7 @@ class ProcessDied(BaseException):
 
 
 class Fate(Enum):
-    """What becomes of one request."""
+    """The outcome of one request."""
 
     GOOD = "good"
     UNAVAILABLE = "503"
