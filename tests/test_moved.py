@@ -71,9 +71,11 @@ def _numbers(version: str) -> tuple[int, ...]:
     return tuple(map(int, version.split(".")))
 
 
-@pytest.mark.parametrize("asked", ["blumfeld.testing.fakes:FakeRuntime", "blumfeld.testing:StorageContract"])
+@pytest.mark.parametrize(
+    "old_name", ["blumfeld.testing.fakes:FakeRuntime", "blumfeld.testing:StorageContract"]
+)
 def test_an_old_name_of_the_kit_says_which_package_is_missing(
-    asked: str, monkeypatch: pytest.MonkeyPatch
+    old_name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def absent(_: str) -> None:
         raise ModuleNotFoundError("No module named 'blumfeld_kit'", name="blumfeld_kit")
@@ -84,4 +86,4 @@ def test_an_old_name_of_the_kit_says_which_package_is_missing(
         pytest.warns(DeprecationWarning, match="has moved to blumfeld_kit"),
         pytest.raises(ModuleNotFoundError, match=r"pip install blumfeld-kit$"),
     ):
-        resolve_name(asked)
+        resolve_name(old_name)

@@ -47,7 +47,7 @@ def test_leaders_are_brokers_by_partition() -> None:
 
 
 @pytest.mark.parametrize(
-    ("found", "partition", "name"),
+    ("response", "partition", "name"),
     [
         (answer(code=ErrorCode.TOPIC_AUTHORIZATION_FAILED), 0, "topic t: TOPIC_AUTHORIZATION_FAILED"),
         (answer((0, 1, 0)), 1, "t-1: UNKNOWN_TOPIC_OR_PARTITION"),
@@ -56,9 +56,9 @@ def test_leaders_are_brokers_by_partition() -> None:
         (answer(code=3333), 0, "topic t: error 3333"),
     ],
 )
-def test_a_partition_without_a_leader_says_why(found: MetadataResponse, partition: int, name: str) -> None:
+def test_a_partition_without_a_leader_says_why(response: MetadataResponse, partition: int, name: str) -> None:
     view = ClusterView()
-    view.take(found)
+    view.take(response)
     with pytest.raises(RefusedError, match=name):
         view.leader("t", partition)
 

@@ -11,7 +11,7 @@ PLUGINS = ["groups_classic", "net_asyncio", "net_uring", "storage_local", "stora
 
 
 @pytest.mark.parametrize(
-    ("found", "meant"),
+    ("text", "meant"),
     [
         ("storage_locl", "storage_local"),
         ("storage_loacl", "storage_local"),
@@ -20,13 +20,13 @@ PLUGINS = ["groups_classic", "net_asyncio", "net_uring", "storage_local", "stora
         ("transactoin", "transactions"),
     ],
 )
-def test_slips_of_the_keyboard_lead_to_the_word(found: str, meant: str) -> None:
-    assert likely_meant(found, PLUGINS)[:1] == [meant]
+def test_slips_of_the_keyboard_lead_to_the_word(text: str, meant: str) -> None:
+    assert likely_meant(text, PLUGINS)[:1] == [meant]
 
 
-@pytest.mark.parametrize("found", ["storage_rocks", "storage_tiered", "net_tcp", "groups_share", "", "x"])
-def test_another_word_is_no_slip(found: str) -> None:
-    assert likely_meant(found, PLUGINS) == []
+@pytest.mark.parametrize("text", ["storage_rocks", "storage_tiered", "net_tcp", "groups_share", "", "x"])
+def test_another_word_is_no_slip(text: str) -> None:
+    assert likely_meant(text, PLUGINS) == []
 
 
 def test_a_short_word_may_have_one_slip() -> None:

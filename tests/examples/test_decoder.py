@@ -56,7 +56,7 @@ def test_settings_find_it_by_its_plug_in(stranger: Stranger) -> None:
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "told"),
+    ("old", "new", "complaint"),
     [
         (
             '["decoder_ticks"]',
@@ -71,10 +71,10 @@ def test_settings_find_it_by_its_plug_in(stranger: Stranger) -> None:
         ("acme-ticks", "acme-clocks", "no decoder is called 'acme-clocks'; allowed: acme-ticks, binance"),
     ],
 )
-def test_one_that_there_is_not_is_refused(stranger: Stranger, old: str, new: str, told: str) -> None:
+def test_one_that_there_is_not_is_refused(stranger: Stranger, old: str, new: str, complaint: str) -> None:
     """With its place in the settings, and with those that there are."""
     (stranger.folder / "archive.toml").write_text(SETTINGS.replace(old, new))
-    with pytest.raises(AssertionError, match=told):
+    with pytest.raises(AssertionError, match=complaint):
         stranger.run("try_it")
 
 

@@ -293,9 +293,9 @@ def bringing(hook: str, *brought: object) -> type[Any]:
     return type("Plugin", (), {"options_class": NoOptions, "roles": ("assignors",), hook: hookimpl(made)})
 
 
-def refusing(path: str, found: str, allowed: str) -> Callable[[Composition], Any]:
+def refusing(path: str, mistake: str, allowed: str) -> Callable[[Composition], Any]:
     def refuse(composition: Composition) -> Any:
-        raise CompositionRefused(path, found, allowed)
+        raise CompositionRefused(path, mistake, allowed)
 
     return refuse
 

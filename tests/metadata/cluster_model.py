@@ -517,9 +517,9 @@ class ClusterModel:
         self.check_logs()
 
 
-def common(one: Sequence[Entry], other: Sequence[Entry]) -> int:
+def common(first: Sequence[Entry], other: Sequence[Entry]) -> int:
     """How many records both logs begin with."""
-    for at, (a, b) in enumerate(zip(one, other, strict=False)):
+    for at, (a, b) in enumerate(zip(first, other, strict=False)):
         if a != b:
             return at
-    return min(len(one), len(other))
+    return min(len(first), len(other))

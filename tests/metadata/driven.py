@@ -215,9 +215,9 @@ class Driven:
             UpdateFeaturesRequest(feature_updates=[key], **more), UpdateFeaturesResponse
         ).error_code
 
-    def elect(self, kind: int, *asked: tuple[str, list[int]]) -> dict[str, list[tuple[int, int]]]:
+    def elect(self, kind: int, *elections: tuple[str, list[int]]) -> dict[str, list[tuple[int, int]]]:
         """Elect leaders of these partitions, or of all; (partition, error) by topic."""
-        topics = [TopicPartitions(topic=name, partitions=partitions) for name, partitions in asked]
+        topics = [TopicPartitions(topic=name, partitions=partitions) for name, partitions in elections]
         request = ElectLeadersRequest(election_type=kind, topic_partitions=topics or None)
         answer = self.do(request, ElectLeadersResponse)
         assert answer.error_code == 0

@@ -14,9 +14,9 @@ NOT_NEEDED = int(ErrorCode.ELECTION_NOT_NEEDED)
 UNKNOWN = int(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 
 
-def elect(driven: Driven, kind: int, *asked: tuple[str, list[int]]) -> dict[str, list[tuple[int, int]]]:
+def elect(driven: Driven, kind: int, *elections: tuple[str, list[int]]) -> dict[str, list[tuple[int, int]]]:
     """(partition, error) by topic; of all topics where none is named."""
-    elected = driven.elect(kind, *asked)
+    elected = driven.elect(kind, *elections)
     assert replayed(driven.log) == driven.image
     return elected
 

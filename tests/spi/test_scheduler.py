@@ -293,8 +293,8 @@ def fails_when_closed() -> Steps[None]:
 
 
 @pytest.mark.parametrize("steps", [yields_no_completion, is_cancelled, fails_when_closed])
-@pytest.mark.parametrize("told", [False, True], ids=["stray", "told"])
-def test_a_lane_outlives_whatever_a_piece_does(steps: Callable[[], Steps[None]], told: bool) -> None:
+@pytest.mark.parametrize("has_callback", [False, True], ids=["stray", "told"])
+def test_a_lane_outlives_whatever_a_piece_does(steps: Callable[[], Steps[None]], has_callback: bool) -> None:
     bench = Bench()
     errors: list[type[Any]] = []
     wanted = iter([True, True, False])
@@ -303,7 +303,7 @@ def test_a_lane_outlives_whatever_a_piece_does(steps: Callable[[], Steps[None]],
         errors.append(type(error))
 
     bench.scheduler.run(
-        Lane.REQUESTS, steps(), finished if told else None, wanted=lambda: next(wanted), at_once=False
+        Lane.REQUESTS, steps(), finished if has_callback else None, wanted=lambda: next(wanted), at_once=False
     )
     for name in "bc":
         bench.start(name, 30, at_once=False)
@@ -315,7 +315,7 @@ def test_a_lane_outlives_whatever_a_piece_does(steps: Callable[[], Steps[None]],
         is_cancelled: asyncio.CancelledError,
         fails_when_closed: ValueError,
     }[steps]
-    assert (errors if told else bench.loop.errors) == [expected]
+    assert (errors if has_callback else bench.loop.errors) == [expected]
 
 
 def test_cancelled_work_that_fails_as_it_is_closed_is_the_loop_s_matter() -> None:

@@ -66,7 +66,7 @@ def printed(*tables: object) -> str:
 
 
 @pytest.mark.parametrize(
-    ("one", "good"),
+    ("contender_report", "good"),
     [
         (report(fault(8.0)), True),
         (report(fault(8.0, recovered=False)), False),
@@ -75,9 +75,9 @@ def printed(*tables: object) -> str:
     ],
 )
 def test_a_run_is_good_if_nothing_is_wrong_or_left_out_and_all_recovered(
-    one: ContenderReport, good: bool
+    contender_report: ContenderReport, good: bool
 ) -> None:
-    assert one.is_good is good
+    assert contender_report.is_good is good
 
 
 def test_a_distribution_holds_every_fault_of_its_class_and_one_without_an_end_counts_as_endless() -> None:

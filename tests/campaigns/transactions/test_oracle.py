@@ -32,9 +32,9 @@ def seen(pairs: Sequence[Pair], first: int = 0, doomed: bool = False) -> list[Se
     return [Seen(first + at, pair, doomed) for at, pair in enumerate(pairs)]
 
 
-def account_of(found: Sequence[Seen]) -> tuple[Account, list[str]]:
+def account_of(copies: Sequence[Seen]) -> tuple[Account, list[str]]:
     account = Account()
-    return account, compare(0, WANTED, found, account)
+    return account, compare(0, WANTED, copies, account)
 
 
 def test_the_input_itself_is_exact() -> None:
@@ -44,7 +44,7 @@ def test_the_input_itself_is_exact() -> None:
 
 
 @pytest.mark.parametrize(
-    ("found", "kind", "count"),
+    ("copies", "kind", "count"),
     [
         (seen(WANTED[:2] + WANTED[3:]), "lost", 1),
         (seen([*WANTED[:3], WANTED[2], *WANTED[3:]]), "doubled", 1),
@@ -55,8 +55,8 @@ def test_the_input_itself_is_exact() -> None:
         ([*seen(WANTED[:5]), *seen(WANTED[5:], 5, doomed=True)], "leaked", 1),
     ],
 )
-def test_a_difference_is_told_by_its_kind(found: list[Seen], kind: str, count: int) -> None:
-    account, wrong = account_of(found)
+def test_a_difference_is_told_by_its_kind(copies: list[Seen], kind: str, count: int) -> None:
+    account, wrong = account_of(copies)
     assert getattr(account, kind) == count
     assert not account.is_exact
     assert any(f"{count} records {kind}" in line for line in wrong)
@@ -133,7 +133,7 @@ def test_isolation_levels_that_agree_with_the_log_are_fine() -> None:
 
 
 @pytest.mark.parametrize(
-    ("committed", "everything", "told", "complaint"),
+    ("committed", "everything", "aborted_offsets", "complaint"),
     [
         ([0, 1, 3, 4], [0, 1, 3, 4], [3, 4], "read_committed shows 4 records, the log has 2 committed"),
         ([0], [0, 1, 3, 4], [3, 4], "read_committed shows 1 records"),
@@ -143,9 +143,9 @@ def test_isolation_levels_that_agree_with_the_log_are_fine() -> None:
     ],
 )
 def test_isolation_levels_that_disagree_are_told(
-    committed: list[int], everything: list[int], told: list[int], complaint: str
+    committed: list[int], everything: list[int], aborted_offsets: list[int], complaint: str
 ) -> None:
-    wrong = check_isolation(0, ENDED, committed, everything, told)
+    wrong = check_isolation(0, ENDED, committed, everything, aborted_offsets)
     assert any(complaint in line for line in wrong), wrong
 
 

@@ -39,13 +39,13 @@ def metadata(*brokers: int, replicas: tuple[int, ...] = ()) -> MetadataResponse:
     )
 
 
-def quorum(*voters: int, told: tuple[int, ...] = ()) -> DescribeQuorumResponse:
+def quorum(*voters: int, named_nodes: tuple[int, ...] = ()) -> DescribeQuorumResponse:
     partition = ResponsePartitionData(
         leader_id=1, current_voters=[ReplicaState(replica_id=voter_id) for voter_id in voters]
     )
     nodes = [
         Node(node_id=node_id, listeners=[Listener(name="C", host="c", port=100 + node_id)])
-        for node_id in told
+        for node_id in named_nodes
     ]
     return DescribeQuorumResponse(topics=[ResponseTopicData(partitions=[partition])], nodes=nodes)
 
@@ -55,7 +55,7 @@ def told(nodes: list[NodeState]) -> list[tuple[int, tuple[str, ...], str, int, t
 
 
 def test_brokers_and_voters_are_the_nodes() -> None:
-    nodes = nodes_of(metadata(1, 2), quorum(1, 7, told=(1, 7)))
+    nodes = nodes_of(metadata(1, 2), quorum(1, 7, named_nodes=(1, 7)))
     assert told(nodes) == [
         (1, ("broker", "controller"), "h", 1, ("c", 101)),
         (2, ("broker",), "h", 2, None),

@@ -136,9 +136,9 @@ def test_lag_of_the_replicas_of_a_broker() -> None:
     assert lag_of(DescribeLogDirsResponse(results=[DescribeLogDirsResult(topics=topics)])) == 7
 
 
-def printed(found: ClusterView) -> str:
+def printed(shown_view: ClusterView) -> str:
     out = io.StringIO()
-    print_view(found, Console(file=out, width=120))
+    print_view(shown_view, Console(file=out, width=120))
     return out.getvalue()
 
 

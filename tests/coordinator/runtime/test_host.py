@@ -291,20 +291,20 @@ def test_what_was_decided_with_a_failed_append_is_void(stage: Stage) -> None:
 
 
 @pytest.mark.parametrize(
-    ("refused", "told"),
+    ("refused", "answer_code"),
     [
         (ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.COORDINATOR_NOT_AVAILABLE),
         (ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.UNKNOWN_SERVER_ERROR),
     ],
 )
 def test_records_that_the_log_refuses_fail_only_their_decision(
-    stage: Stage, refused: ErrorCode, told: ErrorCode
+    stage: Stage, refused: ErrorCode, answer_code: ErrorCode
 ) -> None:
     """Its requests get the error, its timers and effects are void, and the shard and other requests stay."""
     other, parked = stage.submit(park("other")), stage.submit(park("t"))
     stage.log.refuse = refused
     answer = stage.submit(lambda _: DECISION)
-    assert [code_of(parked), code_of(answer)] == [told] * 2
+    assert [code_of(parked), code_of(answer)] == [answer_code] * 2
     assert stage.shard.notes == ["mended"]
     stage.runtime.advance(10)
     stage.log.commit()

@@ -171,7 +171,7 @@ def test_the_power_brings_nothing_back_in_front_of_a_newer_segment() -> None:
 
 
 @pytest.mark.parametrize(
-    ("storage", "told"),
+    ("storage", "complaint"),
     [
         ("storage_memory", "the script 'life' fails without any crash (Broken: "),
         ("storage_lokal", "which isn't installed"),
@@ -179,11 +179,11 @@ def test_the_power_brings_nothing_back_in_front_of_a_newer_segment() -> None:
     ],
 )
 def test_a_storage_that_cant_be_crashed_is_refused_in_a_line(
-    capsys: pytest.CaptureFixture[str], storage: str, told: str
+    capsys: pytest.CaptureFixture[str], storage: str, complaint: str
 ) -> None:
     assert main(["--storage", storage, "--points", "3", "--rounds", "0"]) == 2
     output = capsys.readouterr()
-    assert told in output.err
+    assert complaint in output.err
     assert len(output.err.splitlines()) == 1
     assert output.out == ""
 

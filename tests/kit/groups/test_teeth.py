@@ -30,16 +30,16 @@ Wrong = Callable[..., Any]
 """Stands in place of a method; it is handed the right one first."""
 
 
-def command_that_writes(right: Wrong, shard: ConsumerGroups, *asked: Any) -> Decision:
-    decision: Decision = right(shard, *asked)
+def command_that_writes(right: Wrong, shard: ConsumerGroups, *arguments: Any) -> Decision:
+    decision: Decision = right(shard, *arguments)
     for group in shard.groups.values():
         group.target_time_ms += 1
     return decision
 
 
-def refusal_that_writes(right: Wrong, shard: ConsumerGroups, *asked: Any) -> Decision:
+def refusal_that_writes(right: Wrong, shard: ConsumerGroups, *arguments: Any) -> Decision:
     try:
-        decision: Decision = right(shard, *asked)
+        decision: Decision = right(shard, *arguments)
     except BrokerError:
         for group in shard.groups.values():
             group.epoch += 1
@@ -82,8 +82,8 @@ def epoch_by_chance(right: Wrong, edit: Edit, epoch: int, metadata_hash: int) ->
     right(edit, epoch, next(counter))
 
 
-def records_of_another(right: Wrong, shard: ConsumerGroups, *asked: Any) -> Decision:
-    decision: Decision = right(shard, *asked)
+def records_of_another(right: Wrong, shard: ConsumerGroups, *arguments: Any) -> Decision:
+    decision: Decision = right(shard, *arguments)
     decision.records = [*decision.records, record(log.GroupMetadataKey(group=GROUP), None)]
     return decision
 
@@ -108,7 +108,7 @@ def describes_strangers(right: Wrong, shard: ConsumerGroups, group_id: str) -> D
     return DescribedGroup(group_id=group_id)
 
 
-def commit_with_an_error_of_its_own(right: Wrong, shard: ConsumerGroups, *asked: Any) -> Decision:
+def commit_with_an_error_of_its_own(right: Wrong, shard: ConsumerGroups, *arguments: Any) -> Decision:
     raise BrokerError(ErrorCode.INVALID_REQUEST)
 
 
@@ -116,11 +116,11 @@ def commit_that_writes(right: Wrong, shard: ConsumerGroups, commit: CommitCheck,
     return Decision(records=[record(log.ConsumerGroupMetadataKey(group_id=commit.group_id), None)])
 
 
-def commit_by_anyone(right: Wrong, shard: ConsumerGroups, *asked: Any) -> Decision:
+def commit_by_anyone(right: Wrong, shard: ConsumerGroups, *arguments: Any) -> Decision:
     return Decision()
 
 
-def fetch_with_an_error_of_its_own(right: Wrong, shard: ConsumerGroups, *asked: Any) -> None:
+def fetch_with_an_error_of_its_own(right: Wrong, shard: ConsumerGroups, *arguments: Any) -> None:
     raise BrokerError(ErrorCode.GROUP_ID_NOT_FOUND)
 
 
@@ -179,14 +179,14 @@ def knows_its_groups_only(right: Wrong, shard: ConsumerGroups, request: Any, *re
     return decision
 
 
-def error_without_a_code(right: Wrong, protocol: ConsumerGroupProtocol, *asked: Any) -> Any:
-    response = right(protocol, *asked)
+def error_without_a_code(right: Wrong, protocol: ConsumerGroupProtocol, *arguments: Any) -> Any:
+    response = right(protocol, *arguments)
     response.error_code = 0
     return response
 
 
-def error_of_another_api(right: Wrong, protocol: ConsumerGroupProtocol, *asked: Any) -> HeartbeatResponse:
-    return HeartbeatResponse(error_code=asked[1])
+def error_of_another_api(right: Wrong, protocol: ConsumerGroupProtocol, *arguments: Any) -> HeartbeatResponse:
+    return HeartbeatResponse(error_code=arguments[1])
 
 
 def import_that_loses(right: Wrong, shard: ClassicGroups, group: GroupExport, now_ms: int) -> Decision:

@@ -34,19 +34,19 @@ class DynamicCluster(Cluster):
     def __init__(self, seed: int = 1, nodes: int = 3, **keys: object) -> None:
         super().__init__(seed, brokers=nodes - 3, **keys)
 
-    def made(self, one: int, disk: int = 0) -> Machine:
-        return self.formatted(one, standalone=one == 1, disk=disk)
+    def made(self, node_id: int, disk: int = 0) -> Machine:
+        return self.formatted(node_id, standalone=node_id == 1, disk=disk)
 
-    def formatted(self, one: int, *, standalone: bool = False, disk: int = 0) -> Machine:
-        made = plan(one, keys=self.keys, quorum=QUORUM)
-        machine = self.machine(self.seed * 100 + one * 10 + disk, made)
+    def formatted(self, node_id: int, *, standalone: bool = False, disk: int = 0) -> Machine:
+        made = plan(node_id, keys=self.keys, quorum=QUORUM)
+        machine = self.machine(self.seed * 100 + node_id * 10 + disk, made)
         quorum = InitialQuorum(standalone=standalone, no_initial_controllers=not standalone)
-        runtime = FakeRuntime(self.seed * 1000 + one * 10 + disk, disk=machine.disk)
+        runtime = FakeRuntime(self.seed * 1000 + node_id * 10 + disk, disk=machine.disk)
         format_directories(made, runtime, Formatting(quorum=quorum))
         return machine
 
-    def key(self, one: int) -> ReplicaKey:
-        return self.metadata(one).replica.driver.raft.me
+    def key(self, node_id: int) -> ReplicaKey:
+        return self.metadata(node_id).replica.driver.raft.me
 
     def voters(self, at: int) -> list[int]:
         return list(self.metadata(at).replica.driver.raft.voters.ids)
@@ -56,14 +56,14 @@ class DynamicCluster(Cluster):
         answer = metadata.submit(request, timeout_ms, on_behalf=CLIENT, wait_image=False)
         return self.run(self.machines[at].run(answer))
 
-    def add(self, one: int, at: int = 1, **fields: Any) -> Any:
-        key = self.key(one)
+    def add(self, node_id: int, at: int = 1, **fields: Any) -> Any:
+        key = self.key(node_id)
         request = add.AddRaftVoterRequest(
             cluster_id=None,
             timeout_ms=5_000,
             voter_id=key.id,
             voter_directory_id=key.directory_id,
-            listeners=[add.Listener(name="CONTROLLER", host=address_of(one), port=CONTROLLER_PORT)],
+            listeners=[add.Listener(name="CONTROLLER", host=address_of(node_id), port=CONTROLLER_PORT)],
         )
         for name, value in fields.items():
             setattr(request, name, value)
@@ -182,8 +182,8 @@ def test_a_minority_does_not_get_a_majority_by_a_lost_disk() -> None:
     cluster.machines[3].crash(power_cut=False)
     cluster.machines[3] = cluster.formatted(3, disk=1)
 
-    async def start(one: int) -> None:
-        await cluster.machines[one].start()
+    async def start(node_id: int) -> None:
+        await cluster.machines[node_id].start()
 
     starting = [cluster.loop.create_task(start(node_id)) for node_id in (2, 3)]
     cluster.wait(20)

@@ -561,9 +561,9 @@ def test_a_start_empties_a_log_that_lacks_what_its_snapshot_has(
 # Deaths
 
 
-def whole(found: list[bytes], *possible: list[bytes]) -> bool:
+def whole(batches: list[bytes], *possible: list[bytes]) -> bool:
     """Whether the log is one of the possible ones up to some batch."""
-    return any(found == expected[: len(found)] for expected in possible)
+    return any(batches == expected[: len(batches)] for expected in possible)
 
 
 def test_a_death_in_the_middle_of_an_append() -> None:

@@ -70,48 +70,51 @@ class Registering:
 
 
 @pytest.fixture
-def one() -> Registering:
+def registering() -> Registering:
     return Registering()
 
 
 def test_it_asks_once_while_an_answer_is_missing_and_no_more_once_the_image_shows_it(
-    one: Registering,
+    registering: Registering,
 ) -> None:
-    assert one.step() == 1
-    request = one.metadata.asked[0][0]
-    assert (request.controller_id, request.incarnation_id) == (1, one.parts.incarnation_id)
-    assert one.step() == 1
-    one.answer()
-    assert one.step(one.parts.incarnation_id) == 1
-    assert one.step(b"another process.") == 2
+    assert registering.step() == 1
+    request = registering.metadata.asked[0][0]
+    assert (request.controller_id, request.incarnation_id) == (1, registering.parts.incarnation_id)
+    assert registering.step() == 1
+    registering.answer()
+    assert registering.step(registering.parts.incarnation_id) == 1
+    assert registering.step(b"another process.") == 2
 
 
-def test_an_attempt_that_failed_is_repeated_with_longer_and_longer_pauses(one: Registering) -> None:
-    one.step()
+def test_an_attempt_that_failed_is_repeated_with_longer_and_longer_pauses(registering: Registering) -> None:
+    registering.step()
     pauses = []
     for number in range(12):
         if number % 2:
-            one.answer(code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+            registering.answer(code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
         else:
-            one.answer(BrokerError(ErrorCode.REQUEST_TIMED_OUT))
-        attempts, began_ms = len(one.metadata.asked), one.runtime.monotonic_ms()
-        assert one.step() == attempts, "a step of the image doesn't cut the pause short"
-        while len(one.metadata.asked) == attempts:
-            one.runtime.advance(10)
-            assert one.runtime.monotonic_ms() - began_ms < 2 * RETRY_MAX_MS
-        pauses.append(one.runtime.monotonic_ms() - began_ms)
+            registering.answer(BrokerError(ErrorCode.REQUEST_TIMED_OUT))
+        attempts, began_ms = len(registering.metadata.asked), registering.runtime.monotonic_ms()
+        assert registering.step() == attempts, "a step of the image doesn't cut the pause short"
+        while len(registering.metadata.asked) == attempts:
+            registering.runtime.advance(10)
+            assert registering.runtime.monotonic_ms() - began_ms < 2 * RETRY_MAX_MS
+        pauses.append(registering.runtime.monotonic_ms() - began_ms)
     assert pauses[:3] == sorted(pauses[:3])
     assert pauses[0] < 200
     assert RETRY_MAX_MS <= pauses[-1] < RETRY_MAX_MS * 1.1
-    assert ("warning", "this controller could not register with the active one") in one.parts.events.told
+    assert (
+        "warning",
+        "this controller could not register with the active one",
+    ) in registering.parts.events.told
 
 
-def test_a_registration_that_the_image_shows_meanwhile_is_not_repeated(one: Registering) -> None:
-    one.step()
-    one.answer(BrokerError(ErrorCode.REQUEST_TIMED_OUT))
-    one.step(one.parts.incarnation_id)
-    one.runtime.advance(60_000)
-    assert len(one.metadata.asked) == 1
+def test_a_registration_that_the_image_shows_meanwhile_is_not_repeated(registering: Registering) -> None:
+    registering.step()
+    registering.answer(BrokerError(ErrorCode.REQUEST_TIMED_OUT))
+    registering.step(registering.parts.incarnation_id)
+    registering.runtime.advance(60_000)
+    assert len(registering.metadata.asked) == 1
 
 
 def test_some_register_nobody() -> None:
@@ -140,9 +143,11 @@ def test_the_active_controller_registers_again_behind_another_process() -> None:
     assert active.step(b"another process.") == 1
 
 
-def test_one_that_led_registers_with_the_next_if_the_image_lacks_its_process(one: Registering) -> None:
+def test_one_that_led_registers_with_the_next_if_the_image_lacks_its_process(
+    registering: Registering,
+) -> None:
     """It led, and its own record wasn't committed."""
-    one.metadata.controller = ControllerId(1, 1)
-    assert one.step() == 0
-    one.metadata.controller = ControllerId(2, 2)
-    assert one.step() == 1
+    registering.metadata.controller = ControllerId(1, 1)
+    assert registering.step() == 0
+    registering.metadata.controller = ControllerId(2, 2)
+    assert registering.step() == 1

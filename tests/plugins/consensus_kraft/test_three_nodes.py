@@ -84,10 +84,10 @@ class Cluster:
         self.seed = seed
         self.machines = {node_id: self.made(node_id) for node_id in range(1, 4 + brokers)}
 
-    def made(self, one: int, disk: int = 0) -> Machine:
+    def made(self, node_id: int, disk: int = 0) -> Machine:
         """A machine with an empty disk."""
-        made = plan(one, keys=self.keys) if one <= 3 else plan(one, ("broker",), self.keys)
-        return self.machine(self.seed * 10 + one + disk * 100, made)
+        made = plan(node_id, keys=self.keys) if node_id <= 3 else plan(node_id, ("broker",), self.keys)
+        return self.machine(self.seed * 10 + node_id + disk * 100, made)
 
     def machine(self, seed: int, made: Any) -> Machine:
         def defect(_: object, error: BaseException) -> None:

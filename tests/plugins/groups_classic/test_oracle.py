@@ -142,11 +142,11 @@ def alike(answers: list[tuple[str, list[str]]]) -> list[tuple[str, list[str]]]:
     names: dict[str, str] = {}
     counts: dict[str, int] = {}
 
-    def name(found: re.Match[str]) -> str:
-        if found[0] not in names:
-            counts[found[1]] = counts.get(found[1], 0) + 1
-            names[found[0]] = f"{found[1]}#{counts[found[1]]}"
-        return names[found[0]]
+    def name(match: re.Match[str]) -> str:
+        if match[0] not in names:
+            counts[match[1]] = counts.get(match[1], 0) + 1
+            names[match[0]] = f"{match[1]}#{counts[match[1]]}"
+        return names[match[0]]
 
     def plain(text: str) -> str:
         text = re.sub(

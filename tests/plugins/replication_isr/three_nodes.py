@@ -172,10 +172,10 @@ class ThreeNodes:
         assert replica is not None
         return replica
 
-    def cut(self, one: int, other: int) -> None:
+    def cut(self, first: int, other: int) -> None:
         """Cut both ways between two nodes."""
-        self.network.cut(address_of(one), address_of(other))
-        self.network.cut(address_of(other), address_of(one))
+        self.network.cut(address_of(first), address_of(other))
+        self.network.cut(address_of(other), address_of(first))
 
     def isolate(self, node_id: int) -> None:
         """Cut a node off from the others, and from the controller."""

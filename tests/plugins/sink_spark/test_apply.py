@@ -213,7 +213,7 @@ def test_what_says_nothing_about_the_message_is_no_reason_for_quarantine(raises:
 
 
 @pytest.mark.parametrize(
-    ("spoil", "told"),
+    ("spoil", "complaint"),
     [
         (lambda table: table.drop_columns("row"), "no column row"),
         (
@@ -241,10 +241,10 @@ def test_what_says_nothing_about_the_message_is_no_reason_for_quarantine(raises:
     ],
 )
 def test_a_decoder_that_is_wrong_whatever_the_message_stops_the_archive(
-    spoil: Callable[[pa.Table], pa.Table], told: str
+    spoil: Callable[[pa.Table], pa.Table], complaint: str
 ) -> None:
     """It is for its author: nothing is written, and nothing quarantined in its name."""
-    with pytest.raises(ArchiveError, match=f"decoder words is wrong.*{told}"):
+    with pytest.raises(ArchiveError, match=f"decoder words is wrong.*{complaint}"):
         apply(b"A 1", decoders=[Words(spoil=spoil)])
 
 
@@ -378,9 +378,9 @@ def test_decoders_of_a_topic() -> None:
 
 
 @pytest.mark.parametrize(
-    ("decoders", "told"),
+    ("decoders", "complaint"),
     [(("b=raw",), "the topic a has none.*allowed: NAME.*a=NAME"), (("row",), "row.*allowed.*raw")],
 )
-def test_a_topic_without_a_decoder_is_refused(decoders: tuple[str, ...], told: str) -> None:
-    with pytest.raises(SettingsError, match=told):
+def test_a_topic_without_a_decoder_is_refused(decoders: tuple[str, ...], complaint: str) -> None:
+    with pytest.raises(SettingsError, match=complaint):
         decoders_for("a", ArchiveSettings(topics=("a",), decoders=decoders))

@@ -60,19 +60,19 @@ def counted(batches: Sequence[pa.RecordBatch], rowless: frozenset[int] = frozens
     st.booleans(),
 )
 def test_all_offsets_are_counted_however_batches_are_cut(
-    there: set[int], rowless: set[int], cuts: list[int], told: bool
+    there: set[int], rowless: set[int], cuts: list[int], with_skips: bool
 ) -> None:
     offsets = sorted(there)
     pieces = np.split(np.array(offsets, np.int64), sorted(min(cut, len(offsets)) for cut in cuts))
     skips = Skips()
     for offset in set(range(100)) - there:
         skips.add(ABSENT, offset, offset + 1)
-    given_ = (RANGE, skips) if told else (RANGE, None)
+    given_ = (RANGE, skips) if with_skips else (RANGE, None)
     whole = counted([rows_at(offsets)], frozenset(rowless)).count(*given_)
     assert counted([rows_at(piece.tolist()) for piece in pieces], frozenset(rowless)).count(*given_) == whole
     assert list(range_counts.wrong(whole)) == []
     named = {offset: span.reason for span in whole.spans for offset in range(span.start, span.end)}
-    reason = ABSENT if told else HIDDEN
+    reason = ABSENT if with_skips else HIDDEN
     assert named == {
         **dict.fromkeys(there & rowless, NO_ROW), **dict.fromkeys(set(range(100)) - there, reason)
     }  # fmt: skip

@@ -65,5 +65,7 @@ def names(log: Log) -> list[str]:
     return log.node.runtime.files.list_dir(DIRECTORY)
 
 
-def leftovers(found: list[str]) -> list[str]:
-    return [n for n in found if n == SWAP_PLAN or ((file := parse_segment_name(n)) is not None and file.mark)]
+def leftovers(file_names: list[str]) -> list[str]:
+    return [
+        n for n in file_names if n == SWAP_PLAN or ((file := parse_segment_name(n)) is not None and file.mark)
+    ]

@@ -167,7 +167,7 @@ FAR = 10**15
 
 
 @pytest.mark.parametrize(
-    ("name", "clean", "ends", "told"),
+    ("name", "clean", "ends", "event"),
     [
         (LOG_STARTS, True, (0, 2), "log start beyond the end of the log ignored"),
         (RECOVERY_POINTS, True, (0, 2), None),
@@ -177,7 +177,7 @@ FAR = 10**15
     ],
 )
 def test_a_checkpoint_beyond_the_log_is_not_believed_but_for_a_log_start_after_a_crash(
-    node: Node, events: Events, name: str, clean: bool, ends: tuple[int, int], told: str | None
+    node: Node, events: Events, name: str, clean: bool, ends: tuple[int, int], event: str | None
 ) -> None:
     node.open().fill(1, 1)
     node.storage.checkpoint([])
@@ -190,7 +190,7 @@ def test_a_checkpoint_beyond_the_log_is_not_believed_but_for_a_log_start_after_a
     disk.files.write_atomically(f"/data/{name}", encode_offsets([(PARTITION, FAR)]))
     log = node.restart().open()
     assert (log.log.log_start_offset, log.log.written_end_offset) == ends
-    assert told is None or told in events.said
+    assert event is None or event in events.said
     assert log.append(make_batch(1)) == WriteOutcome(ends[1] + 1, None)
 
 

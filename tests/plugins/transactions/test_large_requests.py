@@ -160,11 +160,11 @@ def test_one_transaction_of_many_partitions_is_described_in_steps(broker: Counte
     assert count >= 2 * MANY // STEP_ELEMENTS
 
 
-@pytest.mark.parametrize("asked", [[ID, ID], ["x", ID] * 2_500], ids=["few", "many"])
-def test_an_id_that_is_described_twice_is_refused(broker: Counted, asked: list[str]) -> None:
+@pytest.mark.parametrize("transactional_ids", [[ID, ID], ["x", ID] * 2_500], ids=["few", "many"])
+def test_an_id_that_is_described_twice_is_refused(broker: Counted, transactional_ids: list[str]) -> None:
     """An id of three bytes may have a hundred thousand partitions. A request of some kB would ask for gigabytes."""
-    _, answer = broker.ask_in_steps(DescribeTransactionsRequest(transactional_ids=list(asked)), 0)
-    assert [state.transactional_id for state in answer.transaction_states] == asked
+    _, answer = broker.ask_in_steps(DescribeTransactionsRequest(transactional_ids=list(transactional_ids)), 0)
+    assert [state.transactional_id for state in answer.transaction_states] == transactional_ids
     assert {state.error_code for state in answer.transaction_states} == {ErrorCode.INVALID_REQUEST}
 
 

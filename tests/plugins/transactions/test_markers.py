@@ -403,10 +403,10 @@ def test_many_markers_are_queued_in_pieces(sizes: list[int], monkeypatch: pytest
     route = MarkerSender._route
     monkeypatch.setattr(FakeRuntime, "monotonic_ms", lambda _: worked_ms[0])
 
-    def counted(self: MarkerSender, one: Pending, partitions: Sequence[Partition]) -> None:
+    def counted(self: MarkerSender, pending: Pending, partitions: Sequence[Partition]) -> None:
         routed[-1] += len(partitions)
         worked_ms[0] += len(partitions) / 1_000
-        route(self, one, partitions)
+        route(self, pending, partitions)
 
     monkeypatch.setattr(MarkerSender, "_route", counted)
     marker_sender, around, runtime = sender(dict.fromkeys(range(max(sizes)), 1))

@@ -122,10 +122,10 @@ class Transacting(BrokerHarness):
     def kinds(self, index: int = 0) -> str:
         """The batches of a partition: d a data batch, c a commit marker, a an abort marker."""
 
-        def kind(one: RecordBatch) -> str:
-            if not one.is_control:
+        def kind(log_batch: RecordBatch) -> str:
+            if not log_batch.is_control:
                 return "d"
-            (marker,) = records(one)
+            (marker,) = records(log_batch)
             return "c" if control_type_of(marker.key) is ControlType.COMMIT else "a"
 
         return "".join(map(kind, self.log_of("t", index).batches(0)))

@@ -220,7 +220,7 @@ def test_after_a_marker_of_the_batchs_epoch_the_coordinator_is_asked_again(epoch
 
 
 @pytest.mark.parametrize(
-    ("code", "version", "told"),
+    ("code", "version", "answer_code"),
     [
         (ErrorCode.PRODUCER_FENCED, 11, ErrorCode.INVALID_PRODUCER_EPOCH),
         (ErrorCode.INVALID_PRODUCER_ID_MAPPING, 11, ErrorCode.INVALID_PRODUCER_ID_MAPPING),
@@ -232,11 +232,13 @@ def test_after_a_marker_of_the_batchs_epoch_the_coordinator_is_asked_again(epoch
         (ErrorCode.NOT_COORDINATOR, 11, ErrorCode.NOT_ENOUGH_REPLICAS),
     ],
 )
-def test_errors_are_those_that_a_producer_knows(code: ErrorCode, version: int, told: ErrorCode) -> None:
+def test_errors_are_those_that_a_producer_knows(
+    code: ErrorCode, version: int, answer_code: ErrorCode
+) -> None:
     broker = Verifying()
     waiting = broker.begin_produce(0, version)
     broker.settle(BrokerError(code))
-    assert broker.code(waiting, version) == told
+    assert broker.code(waiting, version) == answer_code
 
 
 def test_adding_is_tried_again_while_the_last_transaction_is_completed() -> None:

@@ -29,7 +29,7 @@ def test_a_log_with_all_that_was_acknowledged_and_more_is_fine() -> None:
 
 
 @pytest.mark.parametrize(
-    ("found", "complaint"),
+    ("readings", "complaint"),
     [
         (log(0, 1), "acknowledged, and is lost"),
         (log(0, 2, 1), "stands at 2: doubled"),
@@ -40,9 +40,9 @@ def test_a_log_with_all_that_was_acknowledged_and_more_is_fine() -> None:
         ([*log(0, 1, 2), (3, b"x#9#")], "nobody produced"),
     ],
 )
-def test_each_broken_promise_is_found(found: list[tuple[int, bytes]], complaint: str) -> None:
+def test_each_broken_promise_is_found(readings: list[tuple[int, bytes]], complaint: str) -> None:
     with pytest.raises(ViolationError, match=complaint):
-        promises().check_whole(found)
+        promises().check_whole(readings)
 
 
 def test_two_records_are_never_acknowledged_at_one_offset() -> None:

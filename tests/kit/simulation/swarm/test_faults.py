@@ -152,13 +152,13 @@ class Saying(Serving):
         self.kills += 1
 
 
-def healed_meanwhile(machine: Saying, one: FaultClass, strike: Callable[[], object]) -> Injector:
+def healed_meanwhile(machine: Saying, fault_class: FaultClass, strike: Callable[[], object]) -> Injector:
     """Let a fault begin, strike with an operation that it fails, and heal everything while it goes on."""
     loop = SimulatedLoop()
     faults = injector(machine, loop)
 
     async def heal_meanwhile() -> None:
-        faults._tasks.append(faults._task(faults._happen(one, 0.0)))
+        faults._tasks.append(faults._task(faults._happen(fault_class, 0.0)))
         await asyncio.sleep(0.001)
         with pytest.raises(OSError, match="/data"):
             strike()

@@ -39,14 +39,14 @@ def image_of(leader: int) -> Any:
     return SimpleNamespace(topics=topics)
 
 
-@pytest.mark.parametrize(("leader", "found"), [(2, "second"), (-1, None)])
-def test_the_machine_that_leads_is_found(leader: int, found: str | None) -> None:
+@pytest.mark.parametrize(("leader", "machine_name"), [(2, "second"), (-1, None)])
+def test_the_machine_that_leads_is_found(leader: int, machine_name: str | None) -> None:
     world: Any = SimpleNamespace(machines=["first", "second"])
     places: list[Any] = [
         leader_of(world, image_of(leader), WORK),
         coordinator_of(world, image_of(leader), "relay"),
     ]
-    assert places == [found, found]
+    assert places == [machine_name, machine_name]
 
 
 def test_no_machine_leads_what_the_image_of_a_starting_node_lacks() -> None:

@@ -65,9 +65,11 @@ ANSWERS: list[tuple[Any, Any]] = [
 ]
 
 
-@pytest.mark.parametrize(("asked", "answer"), ANSWERS, ids=repr)
-def test_an_answer_is_the_same_behind_the_wire_and_names_the_leaders_address(asked: Any, answer: Any) -> None:
-    message = answer_to_wire(answer, asked, NODES, asked.meta.valid.last)
+@pytest.mark.parametrize(("question", "answer"), ANSWERS, ids=repr)
+def test_an_answer_is_the_same_behind_the_wire_and_names_the_leaders_address(
+    question: Any, answer: Any
+) -> None:
+    message = answer_to_wire(answer, question, NODES, question.meta.valid.last)
     assert answer_from_wire(message) == answer
     assert nodes_of(message) == NODES
 
@@ -117,9 +119,9 @@ def test_an_answer_without_a_partition_is_none() -> None:
     assert refused.value.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
-@pytest.mark.parametrize(("asked", "answer"), ANSWERS)
-def test_an_answer_has_no_more_than_its_version(asked: Any, answer: Any) -> None:
+@pytest.mark.parametrize(("question", "answer"), ANSWERS)
+def test_an_answer_has_no_more_than_its_version(question: Any, answer: Any) -> None:
     """Vote, BeginQuorumEpoch and EndQuorumEpoch v0 know no addresses, Fetch knows no leader before v12."""
-    for version in range(asked.meta.valid.first, asked.meta.valid.last + 1):
-        message = answer_to_wire(answer, asked, NODES, version)
+    for version in range(question.meta.valid.first, question.meta.valid.last + 1):
+        message = answer_to_wire(answer, question, NODES, version)
         assert decode(type(message), encode(message, version), version)

@@ -45,7 +45,7 @@ def replica() -> Replica:
 
 
 @pytest.mark.parametrize(
-    ("offset", "last_epoch", "found"),
+    ("offset", "last_epoch", "epoch_end"),
     [
         (4, 3, None),
         (2, 1, None),
@@ -69,8 +69,8 @@ def replica() -> Replica:
         "a later epoch than the leader has",
     ],
 )
-def test_where_a_log_leaves_the_leaders(offset: int, last_epoch: int, found: EpochEnd | None) -> None:
-    assert divergence(log_of("1133"), at(offset, last_epoch)) == found
+def test_where_a_log_leaves_the_leaders(offset: int, last_epoch: int, epoch_end: EpochEnd | None) -> None:
+    assert divergence(log_of("1133"), at(offset, last_epoch)) == epoch_end
 
 
 def test_a_replica_whose_log_diverges_is_told_where_and_gets_no_records() -> None:

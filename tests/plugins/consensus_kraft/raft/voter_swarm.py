@@ -148,10 +148,10 @@ class VoterSwarm(Swarm):
             or with_removed(latest, latest.voters.key_of(node.id)),
         )
 
-    def _decide(self, leader: VoterNode, found: VoterSet | Refusal) -> None:
-        if isinstance(found, VoterSet) and self.world.can_work(found):
+    def _decide(self, leader: VoterNode, outcome: VoterSet | Refusal) -> None:
+        if isinstance(outcome, VoterSet) and self.world.can_work(outcome):
             self.changed += 1
-            leader.change(found)
+            leader.change(outcome)
 
     def _lose_disk(self, node: Node) -> None:
         assert isinstance(node, VoterNode)

@@ -396,7 +396,7 @@ def test_what_another_writer_does_meanwhile_is_kept(
     if what != "came":
         other.write_bytes(b"first")
 
-    def meanwhile(one: Path, two: Path) -> None:
+    def meanwhile(first: Path, two: Path) -> None:
         if two == folder:
             if what == "removed":
                 other.unlink()
@@ -404,7 +404,7 @@ def test_what_another_writer_does_meanwhile_is_kept(
                 aside = tmp_path / "aside"
                 aside.write_bytes(b"second")
                 os.replace(aside, other)
-        exchange(one, two)
+        exchange(first, two)
 
     monkeypatch.setattr(swap_module, "exchange", meanwhile)
     compact(store)

@@ -57,14 +57,14 @@ def filled(store: ArchiveStore, count: int, **options: Any) -> Ledger:
     return ledger
 
 
-def same(one: Ledger, other: Ledger) -> None:
-    assert one.queries() == other.queries()
-    assert one.topics() == other.topics()
-    for query in one.queries():
-        assert one.last(query) == other.last(query)
-        assert one.counts(query) == other.counts(query)
-    for topic in one.topics():
-        assert one.covered(topic) == other.covered(topic)
+def same(first: Ledger, other: Ledger) -> None:
+    assert first.queries() == other.queries()
+    assert first.topics() == other.topics()
+    for query in first.queries():
+        assert first.last(query) == other.last(query)
+        assert first.counts(query) == other.counts(query)
+    for topic in first.topics():
+        assert first.covered(topic) == other.covered(topic)
 
 
 @pytest.mark.parametrize("count", [1, CHECKPOINT_EVERY - 1, CHECKPOINT_EVERY, 3 * CHECKPOINT_EVERY + 7])

@@ -360,46 +360,48 @@ class Slow:
         self.offsets: dict[tuple[str, str], int] = {}
         self.gaps: dict[tuple[str, str], list[tuple[int, set[int]]]] = {}
 
-    def take(self, offset: int, one: Message) -> None:
-        key = (one.symbol, one.stream)
+    def take(self, offset: int, message: Message) -> None:
+        key = (message.symbol, message.stream)
         seen = self.seen.setdefault(key, [])
-        kind = self.judge(one, seen) if seen else ""
+        kind = self.judge(message, seen) if seen else ""
         if kind == "gap":
-            self.missed(one, seen, offset)
+            self.missed(message, seen, offset)
         if kind == "out_of_order":
-            self.close(one, key, offset)
+            self.close(message, key, offset)
         if kind:
             self.rows.append((kind, offset, self.offsets[key]))
-        seen.append(one)
+        seen.append(message)
         self.offsets[key] = offset
 
-    def missed(self, one: Message, seen: list[Message], offset: int) -> None:
+    def missed(self, message: Message, seen: list[Message], offset: int) -> None:
         high = max(other.last or 0 for other in seen)
-        end = (one.prev or 0) + 1 if one.stream == "depth" else one.first or 0
+        end = (message.prev or 0) + 1 if message.stream == "depth" else message.first or 0
         if end > high + 1:
-            self.gaps.setdefault((one.symbol, one.stream), []).append((offset, set(range(high + 1, end))))
+            self.gaps.setdefault((message.symbol, message.stream), []).append(
+                (offset, set(range(high + 1, end)))
+            )
 
-    def close(self, one: Message, key: tuple[str, str], offset: int) -> None:
+    def close(self, message: Message, key: tuple[str, str], offset: int) -> None:
         """Names the gaps whose last missing id came."""
-        low = (one.prev or 0) + 1 if one.stream == "depth" else one.first or 0
+        low = (message.prev or 0) + 1 if message.stream == "depth" else message.first or 0
         for gap in list(self.gaps.get(key, ())):
             before = len(gap[1])
-            gap[1].difference_update(range(low, (one.last or 0) + 1))
+            gap[1].difference_update(range(low, (message.last or 0) + 1))
             if before and not gap[1]:
                 self.gaps[key].remove(gap)
                 self.rows.append(("gap_end", offset, gap[0]))
 
-    def judge(self, one: Message, seen: list[Message]) -> str:
+    def judge(self, message: Message, seen: list[Message]) -> str:
         """By all that came before."""
-        assert one.last is not None
+        assert message.last is not None
         high = max(other.last or 0 for other in seen)
-        if one.last > high:
-            before = one.prev if one.stream == "depth" else (one.first or 0) - 1
-            return "gap" if one.stream != "bbo" and before != high else ""
-        if one.stream == "bbo":
-            return "duplicate" if one.last == high else "out_of_order"
-        older = one.last < (seen[0].last or 0)  # than the first message: nothing is remembered of those
-        return "duplicate" if one in seen and not older else "out_of_order"
+        if message.last > high:
+            before = message.prev if message.stream == "depth" else (message.first or 0) - 1
+            return "gap" if message.stream != "bbo" and before != high else ""
+        if message.stream == "bbo":
+            return "duplicate" if message.last == high else "out_of_order"
+        older = message.last < (seen[0].last or 0)  # than the first message: nothing is remembered of those
+        return "duplicate" if message in seen and not older else "out_of_order"
 
 
 @st.composite

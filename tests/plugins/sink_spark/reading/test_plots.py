@@ -43,7 +43,7 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def found(root: Path) -> Committed:
+def committed_archive(root: Path) -> Committed:
     return Committed.open(str(root))
 
 
@@ -51,16 +51,18 @@ def test_lag_is_summed_by_topic_and_a_line_cut_off_is_passed_over(root: Path) ->
     assert [count for _, count in throughput.lags(root)["ticks"]] == [105, 104, 103, 102]
 
 
-def test_rates_are_of_the_batches(found: Committed) -> None:
-    made = throughput.batches(found.records)
+def test_rates_are_of_the_batches(committed_archive: Committed) -> None:
+    made = throughput.batches(committed_archive.records)
     assert made.messages.tolist() == [40, 40, 40, 38]
     assert (made.seconds == 1).all()
     assert (made.bytes_in > made.bytes_out * 0).all()
 
 
-def test_many_batches_are_put_together_and_none_is_lost(found: Committed) -> None:
+def test_many_batches_are_put_together_and_none_is_lost(committed_archive: Committed) -> None:
     many = [
-        msgspec.structs.replace(found.records[0], batch=nth, committed_ms=nth * 1000, messages=nth + 1)
+        msgspec.structs.replace(
+            committed_archive.records[0], batch=nth, committed_ms=nth * 1000, messages=nth + 1
+        )
         for nth in range(5000)
     ]
     made = throughput.batches(many)
@@ -69,9 +71,9 @@ def test_many_batches_are_put_together_and_none_is_lost(found: Committed) -> Non
     assert made.end_ms[-1] == 4_999_000
 
 
-def test_the_book_at_a_moment_is_the_changes_up_to_it(found: Committed) -> None:
-    window = window_of(found, "book_deltas", "BTCUSDT", None, None)
-    shown = list(depth.columns(found, window, bins=8))
+def test_the_book_at_a_moment_is_the_changes_up_to_it(committed_archive: Committed) -> None:
+    window = window_of(committed_archive, "book_deltas", "BTCUSDT", None, None)
+    shown = list(depth.columns(committed_archive, window, bins=8))
     assert [column.ts_ns for column in shown] == sorted(column.ts_ns for column in shown)
     assert all(column.bid < column.ask for column in shown)
     last = shown[-1]
@@ -82,21 +84,21 @@ def test_the_book_at_a_moment_is_the_changes_up_to_it(found: Committed) -> None:
     assert (1, 59993.1) not in sizes  # taken away in second 39
 
 
-def test_a_window_inside_is_built_on_what_came_before(found: Committed) -> None:
-    window = window_of(found, "book_deltas", "BTCUSDT", MIDNIGHT_S * NS, (MIDNIGHT_S + 4) * NS)
-    shown = list(depth.columns(found, window, bins=4))
+def test_a_window_inside_is_built_on_what_came_before(committed_archive: Committed) -> None:
+    window = window_of(committed_archive, "book_deltas", "BTCUSDT", MIDNIGHT_S * NS, (MIDNIGHT_S + 4) * NS)
+    shown = list(depth.columns(committed_archive, window, bins=4))
     assert len(shown) == 4
     assert [column.ts_ns for column in shown][-1] == window.end_ns == (MIDNIGHT_S + 4) * NS
     assert len(shown[0].price) > 25  # the snapshot's levels are there, which came 20 s before
 
 
-def test_the_calendar_counts_by_hour_and_tells_no_data_from_no_findings(found: Committed) -> None:
-    made = gaps.calendar(found, "", None, None)
+def test_the_calendar_counts_by_hour_and_tells_no_data_from_no_findings(committed_archive: Committed) -> None:
+    made = gaps.calendar(committed_archive, "", None, None)
     assert made.dates == ["2024-08-08", "2024-08-09"]
     assert made.hours[0].tolist() == [gaps.NONE] * 23 + [1]
     assert made.hours[1].tolist() == [1] + [gaps.NONE] * 23
     assert made.kinds == {"gap": [1, 1]}
-    only = gaps.calendar(found, "", MIDNIGHT_S * NS, None)
+    only = gaps.calendar(committed_archive, "", MIDNIGHT_S * NS, None)
     assert only.hours.tolist()[-1] == [1] + [gaps.NONE] * 23
 
 
@@ -122,16 +124,16 @@ def test_one_batch_has_bars_and_a_calendar_without_findings_the_whole_width(tmp_
     assert (right.min(axis=2) < 0.98).mean() > 0.4  # hours, not an empty panel
 
 
-def test_the_same_archive_gives_the_same_svg(found: Committed, tmp_path: Path) -> None:
-    first_plot = spread.draw(found, "BTCUSDT", tmp_path / "a", svg=True)
-    second_plot = spread.draw(found, "BTCUSDT", tmp_path / "b", svg=True)
+def test_the_same_archive_gives_the_same_svg(committed_archive: Committed, tmp_path: Path) -> None:
+    first_plot = spread.draw(committed_archive, "BTCUSDT", tmp_path / "a", svg=True)
+    second_plot = spread.draw(committed_archive, "BTCUSDT", tmp_path / "b", svg=True)
     assert first_plot.read_bytes() == second_plot.read_bytes()
     assert b"<svg" in first_plot.read_bytes()[:1000]
 
 
-def test_what_cannot_be_drawn_says_why(found: Committed, root: Path, tmp_path: Path) -> None:
+def test_what_cannot_be_drawn_says_why(committed_archive: Committed, root: Path, tmp_path: Path) -> None:
     with pytest.raises(ArchiveError, match="bbo has no rows of ETHUSDT; it has BTCUSDT"):
-        spread.draw(found, "ETHUSDT", tmp_path, svg=False)
+        spread.draw(committed_archive, "ETHUSDT", tmp_path, svg=False)
     left_out = run("plot", root, "all", "--out", str(tmp_path), "--from", "2030-01-01")
     assert left_out.exit_code == 0
     assert left_out.stderr.count("left out") == 3  # throughput has no event time

@@ -38,7 +38,7 @@ def test_our_own_refusal_is_told_in_its_own_words(error: str, kind: type[Archive
 
 
 @pytest.mark.parametrize(
-    ("sign", "told"),
+    ("sign", "explanation"),
     [
         ("java.lang.NoSuchMethodError: x", "don't fit this pyspark"),
         (
@@ -47,8 +47,8 @@ def test_our_own_refusal_is_told_in_its_own_words(error: str, kind: type[Archive
         ),
     ],
 )
-def test_the_connectors_failures_are_explained(sign: str, told: str) -> None:
-    assert told in str(as_archive_error(f"[STREAM_FAILED] q\n{sign}\n\tat a.b.C\n"))
+def test_the_connectors_failures_are_explained(sign: str, explanation: str) -> None:
+    assert explanation in str(as_archive_error(f"[STREAM_FAILED] q\n{sign}\n\tat a.b.C\n"))
 
 
 @pytest.mark.parametrize(

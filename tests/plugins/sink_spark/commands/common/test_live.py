@@ -135,7 +135,7 @@ def test_options_become_settings() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "found"),
+    ("text", "position_text"),
     [
         ("2024-08-08", "timestamp:1723075200000"),
         ("2024-08-08T12:00:00Z", "timestamp:1723118400000"),
@@ -145,8 +145,8 @@ def test_options_become_settings() -> None:
         ('{"t": {"0": 1}}', '{"t": {"0": 1}}'),
     ],
 )
-def test_times_as_a_person_writes_them(text: str, found: str) -> None:
-    assert position(text, "--from") == found
+def test_times_as_a_person_writes_them(text: str, position_text: str) -> None:
+    assert position(text, "--from") == position_text
 
 
 def test_what_is_no_time_is_refused() -> None:

@@ -183,7 +183,7 @@ def test_a_wish_does_not_forget_the_units_of_the_schema(registry: Registry) -> N
 
 
 @pytest.mark.parametrize(
-    ("name", "told"),
+    ("name", "complaint"),
     [
         ("confluent:weather", "no record fills the table 'weather'; allowed: trades, bbo, book_deltas"),
         ("confluent:trades?bid=x", "no column 'bid'; allowed: .*price"),
@@ -194,8 +194,8 @@ def test_a_wish_does_not_forget_the_units_of_the_schema(registry: Registry) -> N
         ("dbn:trades", "dbn takes no arguments"),
     ],
 )
-def test_a_name_that_cannot_be_is_refused_at_the_start(name: str, told: str) -> None:
-    with pytest.raises(SettingsError, match=told):
+def test_a_name_that_cannot_be_is_refused_at_the_start(name: str, complaint: str) -> None:
+    with pytest.raises(SettingsError, match=complaint):
         catalog.find(name)
 
 
@@ -272,7 +272,7 @@ BROKEN = (503, b"busy")
 
 
 @pytest.mark.parametrize(
-    ("fails", "told"),
+    ("fails", "complaint"),
     [
         ([BROKEN] * 3, "can't be asked for schema 7"),
         ([(401, b"")], r"refuses us \(401\)"),
@@ -283,12 +283,12 @@ BROKEN = (503, b"busy")
     ],
 )
 def test_a_registry_that_cannot_answer_quarantines_nothing(
-    registry: Registry, fails: list[tuple[int, bytes]], told: str
+    registry: Registry, fails: list[tuple[int, bytes]], complaint: str
 ) -> None:
     """The batch is tried again, and good messages come through."""
     registry.fails = list(fails)
     values = avro(TRADE_ID, TRADE, TRADED)
-    with pytest.raises(ArchiveError, match=told):
+    with pytest.raises(ArchiveError, match=complaint):
         apply(registry, *values)
     assert apply(registry, *values).tables["trades"].num_rows == 1
 

@@ -39,16 +39,16 @@ def decoded(name: str, message: str | bytes, key: bytes | None = b"BTCUSDT") -> 
     return result
 
 
-def plain(found: Any, table: str, *columns: str) -> list[tuple[Any, ...]]:
-    return [tuple(row.get(column) for column in columns or TABLES[table]) for row in rows_in(found, table)]
+def plain(result: Any, table: str, *columns: str) -> list[tuple[Any, ...]]:
+    return [tuple(row.get(column) for column in columns or TABLES[table]) for row in rows_in(result, table)]
 
 
-def numbered(found: Any) -> list[tuple[Any, ...]]:
+def numbered(result: Any) -> list[tuple[Any, ...]]:
     """Returns symbol, stream, first, last and previous id of each sequence."""
-    if found.sequences is None:
+    if result.sequences is None:
         return []
     columns = ("symbol", "stream", "first_id", "last_id", "prev_id")
-    return [tuple(row[column] for column in columns) for row in found.sequences.to_pylist()]
+    return [tuple(row[column] for column in columns) for row in result.sequences.to_pylist()]
 
 
 def levels(
@@ -180,12 +180,12 @@ EVERY = [(venue, kind) for venue, messages in MESSAGES.items() for kind in messa
 ENVELOPED = [(venue, kind) for venue, kind in EVERY if venue.startswith("binance")]
 
 
-def check(venue: str, kind: str, found: Any) -> None:
+def check(venue: str, kind: str, result: Any) -> None:
     table, rows, sequences = ROWS[venue, kind]
-    assert list(found.tables) == [table]
-    assert plain(found, table) == rows
-    assert {row[0] for row in plain(found, table, "venue")} == {venue}
-    assert numbered(found) == sequences
+    assert list(result.tables) == [table]
+    assert plain(result, table) == rows
+    assert {row[0] for row in plain(result, table, "venue")} == {venue}
+    assert numbered(result) == sequences
 
 
 @pytest.mark.parametrize(("venue", "kind"), EVERY)

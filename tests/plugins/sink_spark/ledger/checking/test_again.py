@@ -45,10 +45,10 @@ def against(
     count = counted([rows_at(archived)]).count(RANGE, Skips(skips))
     record = record_of("q", 0, RANGE, counts=(count,), messages=len(archived))
 
-    def read(taken: OffsetRange, record: CommitRecord, told: Skips) -> Iterator[pa.RecordBatch]:
+    def read(taken: OffsetRange, record: CommitRecord, told_skips: Skips) -> Iterator[pa.RecordBatch]:
         assert (taken, record.batch) == (RANGE, 0)
         for span in now:
-            told.add(span.reason, span.start, span.end)
+            told_skips.add(span.reason, span.start, span.end)
         yield rows_at(topic, values)
 
     return compare([(record, RANGE)], *THERE, read)
@@ -102,7 +102,7 @@ def test_hidden_offsets_are_explained_by_what_the_topic_shows() -> None:
 def test_a_range_that_the_topic_does_not_have_is_not_compared(
     earliest: int, latest: int | None, why: str
 ) -> None:
-    def read(taken: OffsetRange, record: CommitRecord, told: Skips) -> Iterator[pa.RecordBatch]:
+    def read(taken: OffsetRange, record: CommitRecord, told_skips: Skips) -> Iterator[pa.RecordBatch]:
         raise AssertionError("is not read")
 
     ends = {} if latest is None else {("t", 0): latest}
@@ -114,7 +114,7 @@ def test_a_range_that_the_topic_does_not_have_is_not_compared(
 def test_a_batch_that_was_not_counted_is_compared_by_messages_and_bytes(
     messages: int, size: int, wrong: int
 ) -> None:
-    def read(taken: OffsetRange, record: CommitRecord, told: Skips) -> Iterator[pa.RecordBatch]:
+    def read(taken: OffsetRange, record: CommitRecord, told_skips: Skips) -> Iterator[pa.RecordBatch]:
         yield rows_at(range(10))
 
     record = record_of("q", 0, RANGE, messages=messages, bytes_in=size)
