@@ -169,8 +169,8 @@ class SimulatedBucket:
                 self._listed.pop(key, None)
             else:
                 self._listed[key] = info
-        found = sorted(key for key in self._listed if key.startswith(prefix) and key > after)
-        return [self._listed[key] for key in found[:LIST_PAGE]]
+        keys = sorted(key for key in self._listed if key.startswith(prefix) and key > after)
+        return [self._listed[key] for key in keys[:LIST_PAGE]]
 
     def _will_list(self, key: str, info: ObjectInfo | None, runtime: Runtime) -> None:
         due_ms = runtime.monotonic_ms()

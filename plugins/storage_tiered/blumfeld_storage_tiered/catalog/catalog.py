@@ -145,7 +145,7 @@ class _EpochRanges:
         again, self.hidden = self.hidden, []
         for hidden in again:
             self.add(hidden)
-        return True, [one for one in again if one not in self.hidden]
+        return True, [span for span in again if span not in self.hidden]
 
     def _forget_transactions(self, gone: _Range) -> None:
         if gone.has_transactions:
@@ -294,8 +294,8 @@ class RemoteLogCatalog:
             served, again = self._epochs[epoch].remove(offsets)
             if served:
                 self._count(offsets, -1)
-            for one in again:
-                self._count(one, 1)
+            for span in again:
+                self._count(span, 1)
 
     def _count(self, offsets: _Range, change: int) -> None:
         """A range of a segment serves, or serves no more."""
@@ -311,8 +311,12 @@ class RemoteLogCatalog:
     def lookup(self, epoch: int, offset: int) -> RemoteSegment | None:
         """Returns the finished segment with the record of ``offset`` that was written in ``epoch``."""
         ranges = self._epochs.get(epoch)
-        found = None if ranges is None else ranges.first_from(offset)
-        return self._segments[found.segment_id] if found is not None and found.start <= offset else None
+        first_range = None if ranges is None else ranges.first_from(offset)
+        return (
+            self._segments[first_range.segment_id]
+            if first_range is not None and first_range.start <= offset
+            else None
+        )
 
     def find(self, offset: int, epochs: Sequence[EpochEntry]) -> Served | None:
         """Returns the finished segment with the record of ``offset`` in the history of ``epochs``, and how far it can
@@ -326,11 +330,13 @@ class RemoteLogCatalog:
             epoch, epoch_start = epochs[at]
             ranges = self._epochs.get(epoch)
             start = max(offset, epoch_start)
-            found = None if ranges is None else ranges.first_from(start)
-            if found is None or found.start >= _end_of(at, epochs):
+            first_range = None if ranges is None else ranges.first_from(start)
+            if first_range is None or first_range.start >= _end_of(at, epochs):
                 continue
-            segment = self._segments[found.segment_id]
-            return Served(segment, max(start, found.start), _agreement(segment, found.end, at, epochs))
+            segment = self._segments[first_range.segment_id]
+            return Served(
+                segment, max(start, first_range.start), _agreement(segment, first_range.end, at, epochs)
+            )
         return None
 
     def served_end_offset(self, offset: int, epochs: Sequence[EpochEntry]) -> int:
@@ -379,9 +385,9 @@ class RemoteLogCatalog:
             starts = ranges.with_transactions
             nearest = max(bisect_right(starts, start) - 1, 0)
             for range_start in starts[nearest : nearest + 2]:
-                found = ranges.ranges[bisect_left(ranges.starts, range_start)]
-                if found.end > start and found.start < _end_of(at, epochs):
-                    return self._segments[found.segment_id]
+                segment_range = ranges.ranges[bisect_left(ranges.starts, range_start)]
+                if segment_range.end > start and segment_range.start < _end_of(at, epochs):
+                    return self._segments[segment_range.segment_id]
         return None
 
     # Lists
@@ -399,8 +405,8 @@ class RemoteLogCatalog:
         if ranges is None:
             return []
         count = len(ranges.ends) if end_offset is None else bisect_right(ranges.ends, end_offset)
-        hidden = [one for one in ranges.hidden if end_offset is None or one.end <= end_offset]
-        return [self._segments[one.segment_id] for one in [*ranges.ranges[:count], *sorted(hidden)]]
+        hidden = [span for span in ranges.hidden if end_offset is None or span.end <= end_offset]
+        return [self._segments[span.segment_id] for span in [*ranges.ranges[:count], *sorted(hidden)]]
 
     def unfinished(self) -> list[RemoteSegment]:
         """Returns the segments whose copy or deletion isn't finished."""
@@ -415,8 +421,8 @@ class RemoteLogCatalog:
         strangers: set[bytes] = set()
         for epoch, ranges in self._epochs.items():
             start, end = history.get(epoch, (_NO_END, _NO_END))
-            strangers.update(one.segment_id for one in ranges.ranges[: bisect_right(ranges.ends, start)])
-            strangers.update(one.segment_id for one in ranges.ranges[bisect_left(ranges.starts, end) :])
+            strangers.update(span.segment_id for span in ranges.ranges[: bisect_right(ranges.ends, start)])
+            strangers.update(span.segment_id for span in ranges.ranges[bisect_left(ranges.starts, end) :])
         strange = (self._segments[segment_id] for segment_id in strangers)
         return self._serving_bytes - sum(
             segment.size_bytes for segment in strange if not self._serves(segment, history)

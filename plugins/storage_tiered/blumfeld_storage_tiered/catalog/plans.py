@@ -153,9 +153,9 @@ def plan_expiration(
     :param busy: ids of segments that this node copies or deletes now: they are left alone
     """
     doomed = {
-        one.segment.segment_id: one
-        for one in _left_behind(catalog, now_ms, grace_ms)
-        if one.segment.segment_id not in busy
+        candidate.segment.segment_id: candidate
+        for candidate in _left_behind(catalog, now_ms, grace_ms)
+        if candidate.segment.segment_id not in busy
     }
     history = epochs_between(epochs, log_start_offset, 1 << 63)
     if not history:

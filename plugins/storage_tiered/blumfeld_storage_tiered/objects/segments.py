@@ -87,13 +87,13 @@ class SegmentObjects:
     ) -> tuple[SegmentManifest, bytes]:
         data = await self._store.get_range(key, 0, MANIFEST_BYTES_MAX)
         manifest = decode_manifest(key, data)
-        found = (manifest.topic_id, manifest.partition, manifest.segment_id, manifest.start_offset)
+        identity = (manifest.topic_id, manifest.partition, manifest.segment_id, manifest.start_offset)
         partition = segment.partition
         written = (
             uuid_text(partition.topic_id), partition.partition, uuid_text(segment.segment_id), segment.start_offset,
         )  # fmt: skip
-        if found != written:
-            raise SegmentCorruptError(key, f"the manifest of {found}", f"that of {written}")
+        if identity != written:
+            raise SegmentCorruptError(key, f"the manifest of {identity}", f"that of {written}")
         custom_metadata = custom_metadata_of(data)
         if isinstance(segment, RemoteSegment) and segment.custom_metadata not in (None, custom_metadata):
             vouched = (segment.custom_metadata or b"").hex()
@@ -205,14 +205,14 @@ def _differences(segment: RemoteSegment, manifest: SegmentManifest) -> list[Segm
     log = manifest.files[SegmentFile.LOG.value]
     epochs = tuple((entry.epoch, entry.start_offset) for entry in segment.leader_epochs)
     return [
-        SegmentProblem(key, f"{name} {found}", f"{written}, says the record")
-        for name, found, written in (
+        SegmentProblem(key, f"{name} {actual}", f"{written}, says the record")
+        for name, actual, written in (
             ("end_offset", manifest.end_offset, segment.end_offset),
             ("max_timestamp_ms", manifest.max_timestamp_ms, segment.max_timestamp_ms),
             ("size_bytes", log.size_bytes, segment.size_bytes),
             ("leader_epochs", manifest.leader_epochs, epochs),
         )
-        if found != written
+        if actual != written
     ]
 
 

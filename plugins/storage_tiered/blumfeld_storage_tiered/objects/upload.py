@@ -80,9 +80,9 @@ class SegmentUpload:
             is_log = kind is SegmentFile.LOG
             facts = await self._send(key, source, chunk_crcs if is_log else [], pace)
             if is_log and facts.size_bytes != segment.size_bytes:
-                found = f"{source!r} has {facts.size_bytes} bytes"
+                size_text = f"{source!r} has {facts.size_bytes} bytes"
                 raise OSError(
-                    f"the log of a segment changed during its upload: {found}, not {segment.size_bytes}"
+                    f"the log of a segment changed during its upload: {size_text}, not {segment.size_bytes}"
                 )
             files[kind.value] = facts
         for kind in sources:

@@ -22,11 +22,11 @@ AT = TopicIdPartition(bytes(range(16)), 0, "ticks")
 
 def entries_of(log: Sequence[int], start: int = 0, end: int | None = None) -> tuple[EpochEntry, ...]:
     """The leader epochs of a log's records from ``start`` to ``end``, each with its first offset."""
-    found: list[EpochEntry] = []
+    entries: list[EpochEntry] = []
     for offset in range(start, len(log) if end is None else end):
-        if not found or found[-1].epoch != log[offset]:
-            found.append(EpochEntry(log[offset], offset))
-    return tuple(found)
+        if not entries or entries[-1].epoch != log[offset]:
+            entries.append(EpochEntry(log[offset], offset))
+    return tuple(entries)
 
 
 def remote_segment(

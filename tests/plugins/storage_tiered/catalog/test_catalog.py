@@ -85,9 +85,11 @@ def test_a_state_that_cannot_follow_is_refused(before: tuple[SegmentState, ...],
     for state in before:
         catalog.apply(segment if state is STARTED else update(segment, state))
     kept = drained(catalog.snapshot())
-    with pytest.raises(IllegalTransitionError if before or then is STARTED else UnknownSegmentError) as told:
+    with pytest.raises(
+        IllegalTransitionError if before or then is STARTED else UnknownSegmentError
+    ) as refusal:
         catalog.apply(segment if then is STARTED else update(segment, then))
-    assert segment.segment_id.hex() in str(told.value)
+    assert segment.segment_id.hex() in str(refusal.value)
     assert drained(catalog.snapshot()) == kept
 
 
@@ -227,8 +229,8 @@ class World:
                 read.add(offset)
         assert read == {offset for offset, epoch in enumerate(log) if (epoch, offset) in held}
         for offset, epoch in enumerate(log):
-            found = self.catalog.find(offset, epochs)
-            assert (found is not None) == ((epoch, offset) in held)
+            served_segment = self.catalog.find(offset, epochs)
+            assert (served_segment is not None) == ((epoch, offset) in held)
         self.check_transactions(log, held)
         self.check_size(log)
 
@@ -236,11 +238,11 @@ class World:
         with_transactions = set().union(set(), *(self.records.get(s, set()) for s in self.with_transactions))
         epochs = entries_of(log)
         for at in range(len(log)):
-            found = self.catalog.next_with_transactions(at, epochs)
+            next_segment = self.catalog.next_with_transactions(at, epochs)
             wanted = next((o for o in range(at, len(log)) if (log[o], o) in with_transactions), None)
-            assert (found is None) == (wanted is None) or self.hidden()
-            if found is not None and wanted is not None and not self.hidden():
-                assert (log[wanted], wanted) in self.records[found.segment_id]
+            assert (next_segment is None) == (wanted is None) or self.hidden()
+            if next_segment is not None and wanted is not None and not self.hidden():
+                assert (log[wanted], wanted) in self.records[next_segment.segment_id]
 
     def hidden(self) -> bool:
         """Whether a segment lies inside another one: here one of them may have transactions and the other none."""

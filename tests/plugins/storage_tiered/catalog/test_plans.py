@@ -461,6 +461,8 @@ def test_each_record_of_the_present_history_is_local_or_in_the_store(seed: int) 
 def test_a_new_leader_begins_where_the_store_does() -> None:
     catalog = catalog_of(*FOUR[1:])
     for start, local_start, wanted in ((0, 40, 10), (15, 40, 15), (0, 5, 5), (20, 10, 20)):
-        found = log_start_of_leader(catalog, EPOCHS, log_start_offset=start, local_start_offset=local_start)
-        assert found == wanted
+        log_start = log_start_of_leader(
+            catalog, EPOCHS, log_start_offset=start, local_start_offset=local_start
+        )
+        assert log_start == wanted
     assert log_start_of_leader(RemoteLogCatalog(AT), EPOCHS, log_start_offset=0, local_start_offset=7) == 7

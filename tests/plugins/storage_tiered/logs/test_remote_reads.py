@@ -37,17 +37,17 @@ class Remote:
         pass
 
     def read(self, offset: int, bytes_max: int = 1 << 30, minimum: bool = True) -> LogRead:
-        found = self.runtime.run(self.reads.read(offset, bytes_max, minimum))
-        assert found is not None
-        return found
+        log_read = self.runtime.run(self.reads.read(offset, bytes_max, minimum))
+        assert log_read is not None
+        return log_read
 
     def batches(self, offset: int, bytes_max: int = 1 << 30, minimum: bool = True) -> list[bytes]:
-        found = self.read(offset, bytes_max, minimum)
-        data = join(found.parts)
-        release(found.parts)
-        assert len(data) == found.size_bytes
+        log_read = self.read(offset, bytes_max, minimum)
+        data = join(log_read.parts)
+        release(log_read.parts)
+        assert len(data) == log_read.size_bytes
         whole = list(split_batches(memoryview(data), allow_partial=True))
-        assert all(batch.next_offset <= found.end_offset for batch in whole)
+        assert all(batch.next_offset <= log_read.end_offset for batch in whole)
         return [bytes(batch.data) for batch in whole]
 
     @property
@@ -108,9 +108,9 @@ def test_times_are_found_as_in_the_local_log(remote: Remote) -> None:
 
 def test_the_highest_timestamp_is_the_first_such_record() -> None:
     remote = Remote(log_of([[5, 9], [9, 1], [3, 3], [2, 2], [1]], segment_bytes=200))
-    found = remote.runtime.run(remote.reads.highest_timestamp(0, remote.end_offset))
-    assert found is not None
-    assert (found.timestamp_ms, found.offset) == (9, 1)
+    place = remote.runtime.run(remote.reads.highest_timestamp(0, remote.end_offset))
+    assert place is not None
+    assert (place.timestamp_ms, place.offset) == (9, 1)
 
 
 def test_aborted_transactions_come_from_the_segment_of_their_marker() -> None:
@@ -120,13 +120,13 @@ def test_aborted_transactions_come_from_the_segment_of_their_marker() -> None:
     remote = Remote(log, early, late)
     marked = [segment for segment in remote.history.copies if not segment.txn_index_empty]
     assert len(marked) == 2
-    found = remote.read(0)
-    release(found.parts)
-    assert found.end_offset <= 9
-    assert list(found.aborted) == [early]
-    found = remote.read(10, 1)
-    release(found.parts)
-    assert list(found.aborted) == ([] if found.end_offset <= 12 else [late])
+    log_read = remote.read(0)
+    release(log_read.parts)
+    assert log_read.end_offset <= 9
+    assert list(log_read.aborted) == [early]
+    log_read = remote.read(10, 1)
+    release(log_read.parts)
+    assert list(log_read.aborted) == ([] if log_read.end_offset <= 12 else [late])
 
 
 def test_a_reader_that_goes_on_finds_the_next_pieces_there() -> None:
@@ -155,12 +155,12 @@ def test_reads_that_would_wait_too_long_a_line_are_refused() -> None:
 
     async def one(offset: int) -> None:
         try:
-            found = await remote.reads.read(offset, 100, True)
+            log_read = await remote.reads.read(offset, 100, True)
         except BrokerError as error:
             errors.append(error)
         else:
-            assert found is not None
-            release(found.parts)
+            assert log_read is not None
+            release(log_read.parts)
 
     for offset in (0, 20):
         remote.runtime.spawn(one(offset), "reader")

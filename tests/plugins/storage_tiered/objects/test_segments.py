@@ -176,20 +176,21 @@ def test_a_listing_has_each_segment_once_by_partition_and_offset() -> None:
     rig.bucket.put("blumfeld-cluster.json", b"{}", rig.runtime)
     rig.bucket.put("zzz/somebody-elses.log", b"x", rig.runtime)
     rig.bucket.lose(object_key(segment(100, b"c" * 16), MANIFEST))
-    found = rig.runtime.run(collect(rig.segments.list_segments()))
+    stored_segments = rig.runtime.run(collect(rig.segments.list_segments()))
     assert [
-        (s.name.partition.partition, s.name.start_offset, s.name.segment_id[:1], s.is_whole) for s in found
+        (s.name.partition.partition, s.name.start_offset, s.name.segment_id[:1], s.is_whole)
+        for s in stored_segments
     ] == [
         (3, 100, b"c", False),
         (3, 100, b"a", True),
         (3, 1000, b"b", True),
         (30, 100, b"d", True),
     ]
-    assert [len(s.objects) for s in found] == [6, 7, 7, 7]
+    assert [len(s.objects) for s in stored_segments] == [6, 7, 7, 7]
     mine = rig.runtime.run(collect(rig.segments.list_segments(partition_prefix(PARTITION))))
-    assert mine == found[:3]
-    assert found[0].size_bytes == len(LOG) + 24 + 36 + 34 + 8 + 8
-    assert found[1].modified_ms < found[0].modified_ms
+    assert mine == stored_segments[:3]
+    assert stored_segments[0].size_bytes == len(LOG) + 24 + 36 + 34 + 8 + 8
+    assert stored_segments[1].modified_ms < stored_segments[0].modified_ms
 
 
 def test_a_verification_names_everything_that_is_wrong() -> None:

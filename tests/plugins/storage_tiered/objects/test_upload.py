@@ -107,12 +107,12 @@ def test_a_failure_at_any_request_leaves_a_whole_segment_or_garbage(fate: Fate, 
 def check_what_is_left(rig: Rig, *, whole: bool) -> None:
     """Whole means that every byte is there. Garbage is found by its listing, and can be deleted."""
     runtime, segments = another_process(rig)
-    found = runtime.run(collect(segments.list_segments()))
-    assert [stored.is_whole for stored in found] in ([whole], []), rig.bucket.trace
+    stored_segments = runtime.run(collect(segments.list_segments()))
+    assert [stored.is_whole for stored in stored_segments] in ([whole], []), rig.bucket.trace
     if whole:
-        manifest, custom_metadata = runtime.run(segments.manifest_of(found[0].name))
+        manifest, custom_metadata = runtime.run(segments.manifest_of(stored_segments[0].name))
         assert runtime.run(segments.verify(manifest.segment(1, 0, custom_metadata))) == []
-    for stored in found:
+    for stored in stored_segments:
         runtime.run(segments.delete(stored.name))
     assert rig.bucket.keys() == []
 
