@@ -405,9 +405,9 @@ class RemoteLogMetadata:
                 read = self._composition.local_partitions.read(
                     at, metadata.position, READ_BYTES, read_committed=False
                 )
-                found = await read if isinstance(read, Completion) else read
-                data = join(found.parts)
-                release(found.parts)
+                log_read = await read if isinstance(read, Completion) else read
+                data = join(log_read.parts)
+                release(log_read.parts)
                 if not data or not self._is_reading_here(metadata, bell):
                     break
                 self._take(metadata, data)
@@ -435,7 +435,9 @@ class RemoteLogMetadata:
 
     async def _fetch(self, leader: int, mine: list[MetadataPartition]) -> bool:
         """Fetch once. Returns whether all partitions were answered without an error."""
-        asked = {metadata.index: (metadata, metadata.waiting(), metadata.position) for metadata in mine}
+        state_by_index = {
+            metadata.index: (metadata, metadata.waiting(), metadata.position) for metadata in mine
+        }
         topic = FetchTopic(
             topic=REMOTE_LOG_METADATA_TOPIC,
             partitions=[
@@ -446,7 +448,7 @@ class RemoteLogMetadata:
             ],
         )
         request = FetchRequest(
-            max_wait_ms=0 if any(waiting for _, waiting, _ in asked.values()) else FETCH_WAIT_MS,
+            max_wait_ms=0 if any(waiting for _, waiting, _ in state_by_index.values()) else FETCH_WAIT_MS,
             min_bytes=1,
             max_bytes=RESPONSE_BYTES,
             topics=[topic],
@@ -458,7 +460,7 @@ class RemoteLogMetadata:
             raise BrokerError(known_code(answer.error_code))
         passed = True
         for data in (data for topic in answer.responses for data in topic.partitions):
-            metadata, waiting, position = asked[data.partition_index]
+            metadata, waiting, position = state_by_index[data.partition_index]
             # Not if it has another leader meanwhile: that one's task reads it.
             if metadata.leader != leader or metadata.position != position:
                 continue

@@ -104,12 +104,12 @@ def test_in_a_cluster_the_topic_waits_for_brokers_for_all_replicas() -> None:
 
 
 def test_a_change_is_in_the_catalog_when_its_append_completes(node: OneNode) -> None:
-    told: list[TopicIdPartition] = []
-    node.metadata.watch(told.append)
+    events: list[TopicIdPartition] = []
+    node.metadata.watch(events.append)
     done = node.metadata.append(SEGMENT)
-    done.when_done(lambda _: told.append(cast("Any", len(node.metadata.catalog(AT)))))
+    done.when_done(lambda _: events.append(cast("Any", len(node.metadata.catalog(AT)))))
     node.settle()
-    assert told == [1, AT]
+    assert events == [1, AT]
     node.append(FINISHED)
     assert node.serves()
 
