@@ -56,6 +56,20 @@ def page() -> Iterator[str]:
     for title, definitions in SCOPES:
         for effect, name in TITLES.items():
             yield from _table(f"{title} keys: {name.lower()}", definitions, effect)
+    yield from _tiered()
+
+
+def _tiered() -> Iterator[str]:
+    """The keys of which another thing holds where the storage can be tiered."""
+    yield "\n## With tiered storage\n"
+    yield "Where `[storage]` names `storage_tiered`, these keys differ:\n"
+    yield "| key | | where, or why |"
+    yield "|---|---|---|"
+    for _, definitions in SCOPES:
+        for defn in definitions.values():
+            effect = effect_of(defn, tiers=True)
+            if effect != effect_of(defn):
+                yield f"| `{defn.name}` | {TITLES[effect.effect].lower()} | {_where(effect)} |"
 
 
 def _table(title: str, definitions: Definitions, effect: str) -> Iterator[str]:

@@ -18,6 +18,7 @@ from blumfeld.config.effects_table import (
     GROUP_EFFECTS,
     LISTENER_KEYS,
     READ_AT_START,
+    TIERED_EFFECTS,
     TOPIC_EFFECTS,
 )
 from blumfeld.config.values import (
@@ -208,3 +209,22 @@ def test_what_would_make_believe_in_a_protection_is_refused() -> None:
     for name, defn in BROKER_CONFIGS.items():
         if name.startswith(("ssl.", "sasl.", "security.", "delegation.token.", "authorizer.", "principal.")):
             assert effect_of(defn).effect == REFUSED, name
+
+
+@pytest.mark.parametrize("name", [name for name, row in TIERED_EFFECTS.items() if row[0] == HONOURED])
+def test_every_key_that_tiered_storage_makes_honoured_is_read_where_its_row_says(name: str) -> None:
+    defn = next(defn for defn in ALL if defn.name == name)
+    assert effect_of(defn).effect in (REFUSED, WITHOUT)
+    effect = effect_of(defn, tiers=True)
+    check_effect(defn, render(defn, another_value(defn)), tiers=True)
+    if effect.where.startswith("topic "):
+        topic = TOPIC_CONFIGS[effect.where.removeprefix("topic ")]
+        assert effect_of(topic, tiers=True).effect == HONOURED
+        assert defn.name in topic.broker_synonyms
+    else:
+        assert reads(effect.where, defn), f"{effect.where} doesn't read {defn.name}"
+
+
+def test_no_key_says_that_there_is_no_tiering_where_there_is() -> None:
+    for defn in ALL:
+        assert "has no remote part" not in effect_of(defn, tiers=True).where, defn

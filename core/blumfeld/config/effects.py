@@ -24,8 +24,11 @@ from blumfeld.config.effects_table import (
     GROUP_EFFECTS,
     HONOURED,
     LISTENER_KEYS,
+    NO_TIERING,
+    OTHER_TIERING,
     READ_AT_START,
     REFUSED,
+    TIERED_EFFECTS,
     TOPIC_EFFECTS,
     WITHOUT,
 )
@@ -102,16 +105,26 @@ _EFFECTS: dict[str, dict[str, KeyEffect]] = {
 }
 
 
-def effect_of(defn: ConfigDef) -> KeyEffect:
-    """Returns the effect of a key. Every definition has exactly one."""
-    return _EFFECTS[defn.scope][defn.name]
+def effect_of(defn: ConfigDef, *, tiers: bool = False) -> KeyEffect:
+    """Returns the effect of a key. Every definition has exactly one.
+
+    :param tiers: the build's storage can keep a part of a log in a remote store (``BrokerConfig.tiers``)
+    """
+    effect = _EFFECTS[defn.scope][defn.name]
+    if not tiers:
+        return effect
+    if defn.name in TIERED_EFFECTS:
+        kind, where = TIERED_EFFECTS[defn.name]
+        return effect._replace(effect=kind, where=where)
+    return effect._replace(where=OTHER_TIERING) if effect.where == NO_TIERING else effect
 
 
-def check_effect(defn: ConfigDef, given: Given) -> None:
+def check_effect(defn: ConfigDef, given: Given, *, tiers: bool = False) -> None:
     """Refuse a valid value that would have no effect in this build.
 
     A value equal to Kafka's default always passes, because it changes nothing.
 
+    :param tiers: as of :func:`effect_of`
     :raises ConfigError: INVALID_CONFIG: the key is fixed or refused, and the value differs from Kafka's
         default
     """
@@ -121,7 +134,7 @@ def check_effect(defn: ConfigDef, given: Given) -> None:
         check_replica_selector(given)
     elif defn.name in THROTTLED_REPLICAS:
         check_throttled_replicas(defn.name, given)
-    effect = effect_of(defn)
+    effect = effect_of(defn, tiers=tiers)
     if effect.effect not in (FIXED, REFUSED) or _is_default(defn, parse(defn, given)):
         return
     text = render(defn, defn.default)
@@ -154,19 +167,19 @@ def check_change(defn: ConfigDef, key: str, given: Given) -> None:
         )
 
 
-def why_ineffective(definitions: Definitions, key: str, stored: str) -> str | None:
+def why_ineffective(definitions: Definitions, key: str, stored: str, *, tiers: bool = False) -> str | None:
     """Returns why a value in the cluster's metadata has no effect here; ``None`` if it has its effect."""
     try:
         defn = definitions.find(key)
         parse(defn, stored)
-        check_effect(defn, stored)
+        check_effect(defn, stored, tiers=tiers)
         if defn.scope == "broker":
             check_change(defn, key, stored)
     except UnknownConfigError:
         return "the key is unknown here"
     except ConfigError as error:
         return f"allowed is {error.allowed}"
-    effect = effect_of(defn)
+    effect = effect_of(defn, tiers=tiers)
     return effect.where if effect.effect == WITHOUT else None
 
 

@@ -27,8 +27,9 @@ PEER_CLIENT = "blumfeld.broker.serving.peer_client"
 ADD_RETRY = "the pauses are in code: 2 ms at first, then twice as long each time, 100 ms in all"
 NO_SHARE = "share groups aren't implemented"
 NO_STREAMS = "streams groups aren't implemented"
-NO_TIERING = "there is no tiered storage"
-TIERING = "there is no tiered storage: the data would exist on the local disk only"
+NO_TIERING = "the storage has no remote part, as storage_tiered in [storage] has"
+TIERING = f"{NO_TIERING}: the data would exist on the local disk only"
+OTHER_TIERING = "storage_tiered doesn't read it"
 NO_QUOTAS = "quotas of clients and of the controller aren't implemented"
 NO_METRICS = "metrics are served in Prometheus' form, see [metrics]"
 NO_TELEMETRY = "client telemetry isn't implemented"
@@ -385,13 +386,13 @@ BROKER_EFFECTS: tuple[EffectRow, ...] = (
     ("delegation.token.expiry.check.interval.ms", REFUSED, NO_SECURITY, "How often expired delegation tokens are removed."),
     ("add.partitions.to.txn.retry.backoff.max.ms", FIXED, ADD_RETRY, "The longest wait before a partition is added to a transaction again."),
     ("add.partitions.to.txn.retry.backoff.ms", FIXED, ADD_RETRY, "The first wait before a partition is added to a transaction again."),
-    ("remote.log.storage.system.enable", REFUSED, TIERING, "Whether the broker keeps old segments in remote storage."),
+    ("remote.log.storage.system.enable", HONOURED, "manifest storage.plugin", "Whether the broker keeps old segments in remote storage."),
     ("remote.log.storage.manager.impl.prefix", WITHOUT, NO_TIERING, "The prefix of the remote storage's own keys."),
     ("remote.log.metadata.manager.impl.prefix", WITHOUT, NO_TIERING, "The prefix of the remote metadata's own keys."),
-    ("remote.log.storage.manager.class.name", REFUSED, TIERING, "The class of the remote storage."),
-    ("remote.log.storage.manager.class.path", REFUSED, TIERING, "The class path of the remote storage."),
-    ("remote.log.metadata.manager.class.name", REFUSED, TIERING, "The class that knows what is in remote storage."),
-    ("remote.log.metadata.manager.class.path", REFUSED, TIERING, "The class path of the class that knows what is in remote storage."),
+    ("remote.log.storage.manager.class.name", REFUSED, NO_JAVA, "The class of the remote storage."),
+    ("remote.log.storage.manager.class.path", REFUSED, NO_JAVA, "The class path of the remote storage."),
+    ("remote.log.metadata.manager.class.name", REFUSED, NO_JAVA, "The class that knows what is in remote storage."),
+    ("remote.log.metadata.manager.class.path", REFUSED, NO_JAVA, "The class path of the class that knows what is in remote storage."),
     ("remote.log.metadata.manager.listener.name", REFUSED, TIERING, "The listener that remote metadata is reached by."),
     ("remote.log.metadata.custom.metadata.max.bytes", WITHOUT, NO_TIERING, "The most metadata that the remote storage may add to a segment."),
     ("remote.log.index.file.cache.total.size.bytes", WITHOUT, NO_TIERING, "The space for indexes of remote segments."),
@@ -489,3 +490,21 @@ GROUP_EFFECTS: tuple[EffectRow, ...] = (
     ("streams.initial.rebalance.delay.ms", WITHOUT, NO_STREAMS, "How long the empty streams group waits for more members."),
     ("streams.assignment.interval.ms", WITHOUT, NO_STREAMS, "The pause between two assignments of the streams group."),
 )
+
+TIERED_EFFECTS: dict[str, tuple[str, str]] = {
+    "remote.storage.enable": (HONOURED, "blumfeld.config.values"),
+    "remote.log.copy.disable": (HONOURED, UPKEEP),
+    "remote.log.delete.on.disable": (HONOURED, "blumfeld.config.values"),
+    "local.retention.ms": (HONOURED, UPKEEP),
+    "local.retention.bytes": (HONOURED, UPKEEP),
+    "log.local.retention.ms": (HONOURED, "topic local.retention.ms"),
+    "log.local.retention.bytes": (HONOURED, "topic local.retention.bytes"),
+    "remote.list.offsets.request.timeout.ms": (HONOURED, "blumfeld.broker.handlers.broker.api_02_list_offsets"),
+    "follower.fetch.last.tiered.offset.enable": (WITHOUT, "a new follower begins at the leader's local start"),
+    "remote.log.metadata.manager.listener.name": (REFUSED, "remote log metadata comes by the inter-broker listener"),
+    "remote.log.manager.thread.pool.size": (WITHOUT, ONE_LOOP),
+    "remote.log.manager.expiration.thread.pool.size": (WITHOUT, ONE_LOOP),
+    "remote.log.manager.follower.thread.pool.size": (WITHOUT, ONE_LOOP),
+}
+"""Class and place of the keys that differ in a build whose storage can be tiered. A key without a row that is else
+without effect for want of tiering has none with it either: ``OTHER_TIERING``."""

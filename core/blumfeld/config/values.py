@@ -140,6 +140,11 @@ class BrokerConfig:
             value = self._resolved[name] = self._resolve(name)
             return value
 
+    @property
+    def tiers(self) -> _Bool:
+        """Whether this build's storage can keep a part of a log in a remote store."""
+        return self.bool("remote.log.storage.system.enable")
+
     def int(self, name: _Str) -> _Int:
         """Returns a SHORT, INT or LONG. :raises ConfigError: it is null or of another type"""
         value = self.get(name)
@@ -370,10 +375,32 @@ class TopicConfig:
         return own + self._broker._synonyms(defn.broker_synonyms)
 
 
-def check_topic_configs(overrides: Mapping[str, Given], broker: BrokerConfig | None = None) -> TopicConfig:
+AS_TOTAL = -2
+"""A local limit that is the topic's total one."""
+# Kafka's own sentences: they say what to do.
+NOT_COMPACTED = (
+    "Remote log storage only supports topics with cleanup.policy=delete "
+    "or cleanup.policy being an empty list."
+)
+KEEPS_OR_DELETES = (
+    "It is invalid to disable remote storage without deleting remote data. If you want to keep the remote data and "
+    "turn to read only, please set `remote.storage.enable=true,remote.log.copy.disable=true`. If you want to disable "
+    "remote storage and delete all remote data, please set "
+    "`remote.storage.enable=false,remote.log.delete.on.disable=true`."
+)
+NO_COPIES = (
+    "When `remote.log.copy.disable` is set to true, the `local.{0}` and `{0}` must be set to the identical value "
+    "because there will be no more logs copied to the remote storage."
+)
+
+
+def check_topic_configs(
+    overrides: Mapping[str, Given], broker: BrokerConfig | None = None, *, was_tiered: bool = False
+) -> TopicConfig:
     """Check topic settings for CreateTopics and AlterConfigs: each value, then those that depend on each
     other.
 
+    :param was_tiered: the topic has ``remote.storage.enable`` now
     :return: the configuration that the topic would have
     :raises ConfigError: INVALID_CONFIG with the reason
     """
@@ -386,17 +413,21 @@ def check_topic_configs(overrides: Mapping[str, Given], broker: BrokerConfig | N
         )
     if config.remote_storage_enable:
         _check_tiered(config)
+    elif was_tiered and not config.remote_log_delete_on_disable:
+        raise ConfigError("remote.storage.enable", False, "true", KEEPS_OR_DELETES)
     return config
 
 
 def _check_tiered(config: TopicConfig) -> None:
-    if config.compacts or not config.deletes:
-        raise ConfigError(
-            "cleanup.policy", ",".join(config.cleanup_policy), "delete, as remote.storage.enable is on"
-        )
-    for local, total, key in (
-        (config.local_retention_ms, config.retention_ms, "retention.ms"),
-        (config.local_retention_bytes, config.retention_bytes, "retention.bytes"),
+    if config.compacts:
+        raise ConfigError("cleanup.policy", ",".join(config.cleanup_policy), "delete", NOT_COMPACTED)
+    for key, local, total in (
+        ("retention.ms", config.local_retention_ms, config.retention_ms),
+        ("retention.bytes", config.local_retention_bytes, config.retention_bytes),
     ):
-        if local != -2 and total >= 0 and (local == -1 or local > total):
+        if local == AS_TOTAL:
+            continue
+        if total >= 0 and (local == -1 or local > total):
             raise ConfigError(f"local.{key}", local, f"no more than {key}, {total}")
+        if config.remote_log_copy_disable and local != total:
+            raise ConfigError(f"local.{key}", local, f"{total}", NO_COPIES.format(key))

@@ -150,8 +150,9 @@ def _config_rows(node: Node) -> Iterator[tuple[str, ...]]:
 
 
 def _ineffective_rows(plan: Plan) -> Iterator[tuple[str, ...]]:
-    for name in keys_without_effect(plan.manifest):
-        yield (name, effect_of(BROKER_CONFIGS.find(name)).where)
+    tiers = plan.config.tiers
+    for name in keys_without_effect(plan.manifest, tiers=tiers):
+        yield (name, effect_of(BROKER_CONFIGS.find(name), tiers=tiers).where)
 
 
 def _missing_rows(node: Node) -> Iterator[tuple[str, ...]]:

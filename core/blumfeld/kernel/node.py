@@ -31,6 +31,7 @@ from blumfeld.spi.observer import Observer
 from blumfeld.spi.runtime import Runtime
 from blumfeld.spi.security import Authorizer
 from blumfeld.spi.storage import several_directories
+from blumfeld.spi.tiering import tiering
 from blumfeld.spi.transport import ConnectionHandler, Limits, Listener
 from blumfeld.wire.errors import BrokerError, ErrorCode, PluginContractError
 from blumfeld.wire.schema import Message
@@ -212,6 +213,7 @@ class Node:
                 if composition.made("local_storage") is None:
                     composition.provide("local_storage", composition.storage)
                 self._check_directories()
+                self._check_tiering()
         for plan in plugins.of_role("security"):
             composition.security = plugins.make(plan, "blumfeld_make_security", composition.view)
         composition.observers = tuple(
@@ -244,6 +246,15 @@ class Node:
             if part is not None:
                 yield plan, part
 
+    def _check_tiering(self) -> None:
+        """Hold the storage against its plug-in's ``tiers``, by which keys of tiered storage were taken or refused."""
+        if self.plan.config.tiers is (tiering(self.composition.storage) is None):
+            (outer,) = self.plugins.of_role("storage")
+            raise PluginContractError(
+                f"{outer.name}: tiers is {self.plan.config.tiers} in the plug-in's class, and its storage has "
+                f"{'no' if self.plan.config.tiers else 'a'} log_with; a storage that tiers has both"
+            )
+
     def _check_directories(self) -> None:
         """Refuse several directories with a storage that uses only one: the others would be ignored in silence."""
         count = len(self.composition.data_dirs)
@@ -271,7 +282,7 @@ class Node:
         """
         composition, broker = self.composition, self.broker
         self.state = STARTING
-        if ineffective := keys_without_effect(self.plan.manifest):
+        if ineffective := keys_without_effect(self.plan.manifest, tiers=self.plan.config.tiers):
             self._events.warning("configuration without effect here", keys=", ".join(ineffective))
         try:
             self.starting = "metrics"

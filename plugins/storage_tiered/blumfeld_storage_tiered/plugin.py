@@ -23,6 +23,7 @@ class Plugin:
 
     options_class = Options
     roles = ("storage",)
+    tiers = True
 
     @hookimpl
     def blumfeld_make_storage(self, composition: Composition) -> LogStorage:

@@ -47,5 +47,5 @@ def test_the_defaults_are_the_manifests() -> None:
 
 def test_kafkas_keys_that_the_sections_say_are_named() -> None:
     said = [key for key in BROKER_CONFIGS if effect_of(BROKER_CONFIGS[key]).section is not None]
-    assert len(said) == 11
+    assert len(said) == 12
     assert all(f"`{key}`" in PAGE for key in said)

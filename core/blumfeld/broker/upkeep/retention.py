@@ -15,16 +15,13 @@ from collections.abc import Callable
 from blumfeld.broker.cluster import ClusterView
 from blumfeld.broker.replicas.hosting.partition_manager import PartitionManager
 from blumfeld.broker.replicas.partition import Partition
-from blumfeld.config.values import TopicConfig
+from blumfeld.config.values import AS_TOTAL, TopicConfig
 from blumfeld.log.segments.rules import RetentionLimits, plan_retention
 from blumfeld.spi.completion import Steps
 from blumfeld.spi.hooks import EventLog
 from blumfeld.spi.runtime import Runtime, Timer
 from blumfeld.spi.scheduler import Lane, Work
 from blumfeld.spi.storage import LogStorage, lasting, segmented
-
-AS_TOTAL = -2
-"""A local limit that is the topic's total one."""
 
 
 class Upkeep:

@@ -59,9 +59,10 @@ def make_plan(
     """
     faults = Faults(source) if faults is None else faults
     listeners = checked_listeners(manifest, faults)
-    config = broker_config(manifest, listeners, faults)
     registry = Registry() if registry is None else registry
     plugins = tuple(_Loader(manifest, registry, faults).load_all())
+    tiers = any(one.role == "storage" and getattr(one.plugin_class, "tiers", False) for one in plugins)
+    config = broker_config(manifest, listeners, faults, tiers=tiers)
     faults.tell()
     return Plan(
         manifest=manifest,

@@ -26,9 +26,12 @@ _SECURE_PROTOCOLS = ("SSL", "SASL_PLAINTEXT", "SASL_SSL")
 _PLAINTEXT_ONLY = "this build's listeners speak PLAINTEXT only"
 
 
-def broker_config(manifest: Manifest, listeners: Sequence[Listener], faults: Faults) -> BrokerConfig:
+def broker_config(
+    manifest: Manifest, listeners: Sequence[Listener], faults: Faults, *, tiers: bool = False
+) -> BrokerConfig:
     """Returns the broker's static configuration, without keys that can't be used.
 
+    :param tiers: the storage can keep a part of a log in a remote store
     :param faults: gets a problem for each key of ``[config]`` that Kafka doesn't have, whose value Kafka refuses, or
         that promises something that this build can't do; and for each listener that should speak another protocol
         than PLAINTEXT
@@ -43,7 +46,7 @@ def broker_config(manifest: Manifest, listeners: Sequence[Listener], faults: Fau
         try:
             defn = BROKER_CONFIGS.find(key)
             parse(defn, value)
-            _check_effect(defn, key, value, listeners if listeners_known else None)
+            _check_effect(defn, key, value, listeners if listeners_known else None, tiers)
             usable[key] = value
         except UnknownConfigError as error:
             faults.add([Problem(path, error.said)])
@@ -51,6 +54,8 @@ def broker_config(manifest: Manifest, listeners: Sequence[Listener], faults: Fau
             faults.add([Problem(path, shown(error.found), error.allowed)])
     if faults.sound("node", "network"):
         usable |= _of_sections(manifest, listeners, usable)
+    if tiers:
+        usable["remote.log.storage.system.enable"] = True
     config = BrokerConfig(usable)
     faults.add(_limit_problems(config, faults))
     return config
@@ -76,13 +81,15 @@ def _known(faults: Faults, key: str) -> bool:
     return faults.sound(f'config."{key}"')
 
 
-def _check_effect(defn: ConfigDef, key: str, value: Given, listeners: Sequence[Listener] | None) -> None:
+def _check_effect(
+    defn: ConfigDef, key: str, value: Given, listeners: Sequence[Listener] | None, tiers: bool
+) -> None:
     from blumfeld.config.effects import (
         check_effect,
         check_listener_key,
     )  # imported only if there is a [config]
 
-    check_effect(defn, value)
+    check_effect(defn, value, tiers=tiers)
     check_listener_key(defn, key, value)
     if listeners is None:
         return
@@ -112,13 +119,17 @@ def _protocol_problems(manifest: Manifest, listeners: Sequence[Listener]) -> Ite
             yield Problem(path, shown(entry), f"{name}:PLAINTEXT: {_PLAINTEXT_ONLY}")
 
 
-def keys_without_effect(manifest: Manifest) -> list[str]:
-    """Returns the keys of ``[config]`` that are accepted and have no effect."""
+def keys_without_effect(manifest: Manifest, *, tiers: bool) -> list[str]:
+    """Returns the keys of ``[config]`` that are accepted and have no effect.
+
+    :param tiers: as of :func:`broker_config`
+    """
     if not manifest.config:
         return []
     from blumfeld.config.effects import WITHOUT, effect_of
 
-    return [key for key in manifest.config if effect_of(BROKER_CONFIGS.find(key)).effect == WITHOUT]
+    effects = {key: effect_of(BROKER_CONFIGS.find(key), tiers=tiers).effect for key in manifest.config}
+    return [key for key, effect in effects.items() if effect == WITHOUT]
 
 
 def _of_sections(

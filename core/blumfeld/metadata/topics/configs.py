@@ -122,7 +122,7 @@ def _records(
     for edit in edits:
         value = _checked(state, kind, name, edit, old.get(edit.name))
         if value is not None and value != old.get(edit.name):
-            _check_effect(kind, edit.name, value)
+            _check_effect(state, kind, edit.name, value)
         if value is None:
             new.pop(edit.name, None)
         else:
@@ -134,7 +134,8 @@ def _records(
             changed[edit.name] = value
     if kind == TOPIC_RESOURCE:
         known = {key: value for key, value in new.items() if key in TOPIC_CONFIGS}
-        check_topic_configs(known, state.image.broker_config(state.config))
+        was_tiered = state.config.tiers and old.get("remote.storage.enable") == "true"
+        check_topic_configs(known, state.image.broker_config(state.config), was_tiered=was_tiered)
     if kind == GROUP_RESOURCE and changed:
         _check_group(state, new)
     return [
@@ -164,7 +165,7 @@ def _checked(state: ControllerState, kind: int, name: str, edit: _Edit, old: str
     return value
 
 
-def _check_effect(kind: int, key: str, value: str) -> None:
+def _check_effect(state: ControllerState, kind: int, key: str, value: str) -> None:
     """Refuse a new value that would have no effect in this build.
 
     :raises BrokerError: INVALID_CONFIG or INVALID_REQUEST, as :func:`_checked`
@@ -176,7 +177,7 @@ def _check_effect(kind: int, key: str, value: str) -> None:
 
     defn = _TABLES[kind].find(key)
     try:
-        check_effect(defn, value)
+        check_effect(defn, value, tiers=state.config.tiers)
         check_change(defn, key, value)
     except ConfigError as error:
         if kind != BROKER_RESOURCE:

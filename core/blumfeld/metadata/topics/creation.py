@@ -118,7 +118,7 @@ class _Creation:
             )
         config = check_topic_configs(given, self._config)
         if given:
-            _check_effects(topic)
+            _check_effects(topic, tiers=self._config.tiers)
         topic_id = self._moment.new_uuid()
         while topic_id in self._state.image.topic_names:
             topic_id = self._moment.new_uuid()
@@ -211,7 +211,7 @@ class _Creation:
         return [new_partition(image, topic_id, number, by_number[number]) for number in range(len(by_number))]
 
 
-def _check_effects(topic: CreatableTopic) -> None:
+def _check_effects(topic: CreatableTopic, *, tiers: bool) -> None:
     """Refuse keys that would have no effect in this build.
 
     :raises ConfigError: such a key has another value than Kafka's default
@@ -221,7 +221,7 @@ def _check_effects(topic: CreatableTopic) -> None:
     )  # imported late: topics without configuration need no table
 
     for config in topic.configs:
-        check_effect(TOPIC_CONFIGS.find(config.name), config.value)
+        check_effect(TOPIC_CONFIGS.find(config.name), config.value, tiers=tiers)
 
 
 def described(config: TopicConfig) -> list[CreatableTopicConfigs]:

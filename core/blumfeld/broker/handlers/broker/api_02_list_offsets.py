@@ -2,7 +2,8 @@
 
 v2  isolation level.  v4 leader epochs.  v5 OFFSET_NOT_AVAILABLE.  v6 flexible.
 v7  -3: the record with the highest timestamp.  v8 -4: earliest local.  v9 -5: latest tiered.  v11 -6: earliest
-pending upload. Without tiered storage -4 is -2, and -5 and -6 find nothing.
+pending upload. v10 a timeout for look-ups in a remote store. Without tiered storage -4 is -2, and -5 and -6 find
+nothing.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from blumfeld.spi.completion import Completion, Steps
 from blumfeld.spi.context import ApiHandler, RequestContext
 from blumfeld.spi.steps import STEP_ELEMENTS, Buckets, in_parts, result_of, small_at_once
 from blumfeld.spi.storage import TimestampOffset
+from blumfeld.spi.tiering import TieredLog, local_log_start_offset
 from blumfeld.wire.errors import BrokerError, ErrorCode
 from blumfeld.wire.messages.list_offsets import (
     ListOffsetsPartition,
@@ -158,6 +160,47 @@ def _named_twice(request: ListOffsetsRequest, *, few: bool) -> Steps[set[tuple[s
     return twice
 
 
+def _border(log: TieredLog, timestamp: int) -> int:
+    """Returns the last offset in the remote store, or the first that waits for its copy; -1 if it isn't known."""
+    copied_end_offset = log.copied_end_offset
+    if timestamp == LATEST_TIERED:
+        return max(copied_end_offset - 1, -1)
+    if copied_end_offset >= 0:
+        return max(copied_end_offset, log.log_start_offset)
+    # With a start of its own the local part begins behind copies that this leader doesn't know yet.
+    start = log.log_start_offset
+    return start if log.local_log_start_offset == start else -1
+
+
+class _InTime(Completion[Found]):
+    """A look-up in a remote store, or REQUEST_TIMED_OUT. Implements ``Expires``."""
+
+    __slots__ = ("_parking", "_wait_ms")
+
+    def __init__(self, place: Completion[Found], ports: Ports, wait_ms: int) -> None:
+        """:param wait_ms: the client's limit; 0 for ``remote.list.offsets.request.timeout.ms``"""
+        super().__init__()
+        self._parking = ports.parking
+        self._wait_ms = wait_ms
+        if wait_ms <= 0:
+            self._wait_ms = ports.cluster.config.int("remote.list.offsets.request.timeout.ms")
+        self._parking.until(self, self._wait_ms, ports.runtime.monotonic_ms())
+        place.when_done(self._came)
+
+    def expire(self) -> None:
+        """The time is up."""
+        self.fail(BrokerError(ErrorCode.REQUEST_TIMED_OUT))
+
+    def _came(self, place: Completion[Found]) -> None:
+        if self.done:
+            return
+        self._parking.completed(self, self._wait_ms)
+        if place.error is None:
+            self.complete(place.result())
+        else:
+            self.fail(place.error)
+
+
 class Lookup:
     """The look-up for one partition."""
 
@@ -177,6 +220,8 @@ class Lookup:
         self._context = context
         self._consumer = request.replica_id == CONSUMER
         self._read_committed = request.isolation_level == READ_COMMITTED
+        self._wait_ms: int = request.timeout_ms
+        """The client's limit for a look-up in a remote store; 0 for the broker's own."""
         self._last_fetchable = -1
         self._behind = False
         self._partition: Partition | None = None
@@ -213,15 +258,19 @@ class Lookup:
                 raise self._not_available()
             self._tell(TimestampOffset(-1, self._last_fetchable, partition.leader_epoch))
         elif timestamp in (EARLIEST, EARLIEST_LOCAL):
-            start = partition.log.log_start_offset
+            local = timestamp == EARLIEST_LOCAL
+            start = local_log_start_offset(partition.log) if local else partition.log.log_start_offset
             self._tell(TimestampOffset(-1, start, partition.state.epochs.epoch_for_offset(start)))
         elif timestamp == MAX_TIMESTAMP or timestamp >= 0:
             log = partition.log
             place = log.max_timestamp() if timestamp == MAX_TIMESTAMP else log.offset_for_time(timestamp)
             if isinstance(place, Completion):
                 self._partition = partition
-                return place
+                return place if partition.tiered is None else _InTime(place, self._ports, self._wait_ms)
             self._found(place)
+        elif partition.tiered is not None:
+            offset = _border(partition.tiered, timestamp)
+            self._found(TimestampOffset(-1, offset, partition.state.epochs.epoch_for_offset(offset)))
         return None
 
     def _found(self, place: Found) -> None:

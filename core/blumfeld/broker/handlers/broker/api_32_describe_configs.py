@@ -105,7 +105,9 @@ class DescribeConfigs:
                     error_message=None,
                     resource_type=resource.resource_type,
                     resource_name=resource.resource_name,
-                    configs=[_shown(item, request) for item in wanted],
+                    configs=[
+                        _shown(item, request, tiers=self._ports.cluster.config.tiers) for item in wanted
+                    ],
                 )
             )
         return DescribeConfigsResponse(results=results)
@@ -178,7 +180,7 @@ def _allow(context: RequestContext, kind: str, name: str, otherwise: ErrorCode) 
         raise BrokerError(otherwise)
 
 
-def _shown(item: Described, request: DescribeConfigsRequest) -> DescribeConfigsResourceResult:
+def _shown(item: Described, request: DescribeConfigsRequest, *, tiers: bool) -> DescribeConfigsResourceResult:
     defn, synonyms = item
     holds = synonyms[0] if synonyms else Synonym(defn.name, None, Source.DEFAULT)
     return DescribeConfigsResourceResult(
@@ -189,7 +191,7 @@ def _shown(item: Described, request: DescribeConfigsRequest) -> DescribeConfigsR
         is_sensitive=defn.sensitive,
         synonyms=_synonyms(defn, synonyms) if request.include_synonyms else [],
         config_type=defn.wire_type,
-        documentation=_documentation(defn) if request.include_documentation else None,
+        documentation=_documentation(defn, tiers=tiers) if request.include_documentation else None,
     )
 
 
@@ -199,10 +201,10 @@ def _read_only(defn: ConfigDef) -> bool:
     return defn.scope == "broker" and (defn.read_only or effect_of(defn).manifest_only)
 
 
-def _documentation(defn: ConfigDef) -> str:
+def _documentation(defn: ConfigDef, *, tiers: bool) -> str:
     from blumfeld.config.effects import effect_of
 
-    effect = effect_of(defn)
+    effect = effect_of(defn, tiers=tiers)
     return f"{effect.documentation} {effect.in_words}"
 
 
