@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from blumfeld_kit.assignor_contract import AssignorContract
     from blumfeld_kit.groups.contract import GroupProtocolContract
+    from blumfeld_kit.object_store_contract import ObjectStoreContract
     from blumfeld_kit.observer_contract import ObserverContract
     from blumfeld_kit.storage_contract import StorageContract
     from blumfeld_kit.transport_contract import TransportContract
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 __all__ = [
     "AssignorContract",
     "GroupProtocolContract",
+    "ObjectStoreContract",
     "ObserverContract",
     "StorageContract",
     "TransportContract",
@@ -25,6 +27,7 @@ __all__ = [
 _HOMES = {
     "AssignorContract": "blumfeld_kit.assignor_contract",
     "GroupProtocolContract": "blumfeld_kit.groups.contract",
+    "ObjectStoreContract": "blumfeld_kit.object_store_contract",
     "ObserverContract": "blumfeld_kit.observer_contract",
     "StorageContract": "blumfeld_kit.storage_contract",
     "TransportContract": "blumfeld_kit.transport_contract",

@@ -7,6 +7,7 @@ import msgspec
 from blumfeld.spi.hooks import Composition, hookimpl
 from blumfeld.spi.storage import LogStorage
 from blumfeld_storage_tiered.storage import TieredStorage
+from blumfeld_storage_tiered.stores.options import AzureOptions, GcsOptions, RequestOptions, S3Options
 
 
 class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -16,6 +17,10 @@ class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
     """URL of the object store: ``file:///…``, ``s3://bucket/prefix``, ``gs://…``, ``az://…``."""
     local: str = "storage_local"
     """The storage that is wrapped."""
+    requests: RequestOptions = RequestOptions()
+    s3: S3Options = S3Options()
+    gs: GcsOptions = GcsOptions()
+    az: AzureOptions = AzureOptions()
 
 
 class Plugin:

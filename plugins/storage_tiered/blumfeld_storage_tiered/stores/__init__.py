@@ -1,0 +1,1 @@
+"""Object stores: opened by URL, and checked before a node uses one."""

@@ -1,0 +1,192 @@
+"""The object store on obstore. obstore's own threads do all input and output, and tell the loop of each end: no thread
+of ``Runtime.offload`` waits for a store, but one at a time for the disk under a ``file://`` store.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Sequence
+from typing import Any, TypeVar
+
+from blumfeld.spi.object_store import (
+    ObjectInfo,
+    ObjectNotFoundError,
+    StoreMisconfiguredError,
+    StoreUnavailableError,
+)
+from blumfeld.spi.runtime import Files, Runtime
+from blumfeld_storage_tiered.stores.failures import is_behind_the_end, store_error
+from blumfeld_storage_tiered.stores.options import RequestOptions
+
+T = TypeVar("T")
+
+PART_BYTES = 8 << 20
+"""Bytes of one request of a multipart upload."""
+PARTS_AT_ONCE = 2
+"""Parts of one upload that are sent at the same time. An upload holds one more in memory."""
+LIST_PAGE = 1000
+ABORT_MS = 5_000
+"""Bound on the request that forgets a failed upload. What it doesn't reach, a lifecycle rule of the bucket removes."""
+
+
+class ObstoreStore:
+    """``ObjectStore`` on an opened store of obstore.
+
+    A call is bounded by ``RequestOptions.call_timeout_ms``; an upload and a listing by that for each part and page. A
+    failed multipart upload is aborted; where the abort fails too, its parts lie unseen in the bucket.
+
+    :param inner: one of obstore's stores
+    :param shown: the store for people
+    :param sorts: obstore lists it in no order
+    """
+
+    def __init__(self, inner: Any, requests: RequestOptions, shown: str, *, sorts: bool) -> None:
+        import obstore
+        from obstore.exceptions import BaseError
+
+        self._obstore = obstore
+        self._errors = (BaseError, OSError, NotImplementedError)
+        self._inner = inner
+        self._timeout_ms = requests.call_timeout_ms
+        self._shown = shown
+        self._sorts = sorts
+
+    async def put(self, key: str, data: bytes, *, if_absent: bool = False) -> None:
+        """As ``ObjectStore.put``."""
+        mode = "create" if if_absent else "overwrite"
+        await self._call(
+            "put", key, self._obstore.put_async(self._inner, key, data, mode=mode, use_multipart=False)
+        )
+
+    async def put_parts(self, key: str, parts: AsyncIterator[bytes]) -> None:
+        """As ``ObjectStore.put_parts``."""
+        writer = self._obstore.open_writer_async(
+            self._inner, key, buffer_size=PART_BYTES, max_concurrency=PARTS_AT_ONCE
+        )
+        try:
+            async for part in parts:
+                await self._call("put", key, writer.write(part))
+            await self._call("put", key, writer.close())
+        except BaseException as error:
+            await self._abort(writer, error)
+            raise
+
+    async def _abort(self, writer: Any, error: BaseException) -> None:
+        try:
+            async with asyncio.timeout(ABORT_MS / 1000):
+                await writer.__aexit__(type(error), error, None)
+        except self._errors:
+            return  # the upload's own error is the one to tell
+
+    async def get_range(self, key: str, start: int, size: int) -> bytes:
+        """As ``ObjectStore.get_range``."""
+        if size <= 0:
+            await self.head(key)
+            return b""
+        return bytes(await self._call("get", key, self._range(key, start, size)))
+
+    async def _range(self, key: str, start: int, size: int) -> Any:
+        try:
+            return await self._obstore.get_range_async(self._inner, key, start=start, length=size)
+        except self._errors as error:
+            if not is_behind_the_end(error):
+                raise
+            return b""
+
+    async def head(self, key: str) -> ObjectInfo:
+        """As ``ObjectStore.head``. The answer to HEAD has no body: a bucket that isn't there looks like an object that
+        isn't."""
+        return _info(await self._call("head", key, self._obstore.head_async(self._inner, key)))
+
+    async def list(self, prefix: str) -> AsyncIterator[ObjectInfo]:
+        """As ``ObjectStore.list``. obstore takes folders alone; the rest of the prefix is looked at here."""
+        stream = self._obstore.list(self._inner, prefix.rpartition("/")[0] or None, chunk_size=LIST_PAGE)
+        unsorted: list[ObjectInfo] = []
+        last = ""
+        while (page := await self._call("list", prefix, _next_page(stream))) is not None:
+            found = [info for info in map(_info, page) if info.key.startswith(prefix)]
+            if self._sorts:
+                unsorted += found
+                continue
+            for info in found:
+                if info.key < last:
+                    told = f"{info.key} listed behind {last}"
+                    raise StoreMisconfiguredError(f"list {prefix} in {self._shown}: {told}, out of order")
+                last = info.key
+                yield info
+        for info in sorted(unsorted):
+            yield info
+
+    async def delete(self, key: str) -> None:
+        """As ``ObjectStore.delete``."""
+        try:
+            await self._call("delete", key, self._obstore.delete_async(self._inner, key))
+        except ObjectNotFoundError:
+            return
+
+    async def close(self) -> None:
+        """As ``ObjectStore.close``: obstore closes connections when nobody holds the store."""
+        self._inner = None
+
+    async def _call(self, operation: str, key: str, request: Awaitable[T]) -> T:
+        try:
+            async with asyncio.timeout(self._timeout_ms / 1000):
+                return await request
+        except TimeoutError:
+            told = f"no answer in {self._timeout_ms} ms"
+            raise StoreUnavailableError(f"{operation} {key} in {self._shown}: {told}") from None
+        except self._errors as error:
+            # "from None": a traceback would show the texts of obstore, which have answers and URLs in them.
+            raise store_error(error, operation, key, self._shown) from None
+
+
+class FileStore(ObstoreStore):
+    """A folder of this machine. What was put is on the device when the put returns, though obstore doesn't see to it.
+
+    One object at a time is made durable, so that three of the four threads of ``Runtime.offload`` stay free.
+    """
+
+    def __init__(self, inner: Any, requests: RequestOptions, shown: str, runtime: Runtime, root: str) -> None:
+        super().__init__(inner, requests, shown, sorts=True)
+        self._runtime = runtime
+        self._root = root
+        self._syncing = asyncio.Lock()
+
+    async def put(self, key: str, data: bytes, *, if_absent: bool = False) -> None:
+        """As ``ObjectStore.put``."""
+        await super().put(key, data, if_absent=if_absent)
+        await self._sync(key)
+
+    async def put_parts(self, key: str, parts: AsyncIterator[bytes]) -> None:
+        """As ``ObjectStore.put_parts``."""
+        await super().put_parts(key, parts)
+        await self._sync(key)
+
+    async def _sync(self, key: str) -> None:
+        async with self._syncing:
+            work = self._runtime.offload(_make_durable, self._runtime.files, self._root, key)
+            await self._call("put", key, work)
+
+
+def _make_durable(files: Files, root: str, key: str) -> None:
+    file = files.open(f"{root}/{key}", write=False)
+    try:
+        file.fdatasync()
+    finally:
+        file.close()
+    folder = key
+    while folder:  # each folder may be new, and its name lies in the one above
+        folder = folder.rpartition("/")[0]
+        files.sync_dir(f"{root}/{folder}" if folder else root)
+
+
+async def _next_page(stream: Any) -> Sequence[Any] | None:
+    try:
+        page: Sequence[Any] = await stream.__anext__()
+    except StopAsyncIteration:
+        return None
+    return page
+
+
+def _info(meta: Any) -> ObjectInfo:
+    return ObjectInfo(meta["path"], meta["size"], int(meta["last_modified"].timestamp() * 1000))

@@ -1,0 +1,123 @@
+"""Opens the store that a URL names."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import timedelta
+from typing import Any
+
+from blumfeld.spi.object_store import ObjectStore, StoreFactory
+from blumfeld.spi.runtime import Runtime
+from blumfeld_storage_tiered.stores.aws_credentials import AwsCredentialsFile
+from blumfeld_storage_tiered.stores.options import RequestOptions, StoreOptions
+from blumfeld_storage_tiered.stores.urls import FORMS, StoreRefusedError, StoreUrl, parse_url, shown_url
+
+AT = "storage.options.store"
+"""The manifest's key, for errors."""
+
+
+def open_store(
+    url: str, runtime: Runtime, options: StoreOptions, others: Mapping[str, StoreFactory]
+) -> ObjectStore:
+    """Returns the store of a URL. It makes no request yet: ``check_store`` does.
+
+    :param others: stores that plug-ins bring, by scheme (``Composition.object_stores``)
+    :raises StoreRefusedError: the URL can't be used, has credentials in it, has a scheme that no store of this build
+        serves, or needs obstore, which isn't installed
+    """
+    place = parse_url(url, AT)
+    if (factory := others.get(place.scheme)) is not None:
+        return factory(url, runtime)
+    if place.scheme not in FORMS:
+        known = ", ".join(sorted({*FORMS, *others}))
+        allowed = f"one of the schemes {known}; another store comes by a plug-in that [plugins] stores names"
+        raise StoreRefusedError(AT, shown_url(url), allowed)
+    try:
+        import obstore.exceptions
+        import obstore.store
+    except ImportError:
+        found = f"{shown_url(url)}, and the package obstore isn't installed"
+        allowed = (
+            "any store once it is (pip install 'blumfeld[tiered]'), or that of a plug-in in [plugins] stores"
+        )
+        raise StoreRefusedError(AT, found, allowed) from None
+    try:
+        return _opened(obstore.store, place, shown_url(url), runtime, options)
+    except (obstore.exceptions.BaseError, OSError) as error:
+        told = str(error).partition("\n")[0][:200]
+        raise StoreRefusedError(AT, f"{shown_url(url)} ({told})", FORMS[place.scheme]) from None
+
+
+def _opened(kinds: Any, place: StoreUrl, shown: str, runtime: Runtime, options: StoreOptions) -> ObjectStore:
+    from blumfeld_storage_tiered.stores.obstore_store import FileStore, ObstoreStore
+
+    requests = options.requests
+    if place.scheme == "memory":
+        return ObstoreStore(kinds.MemoryStore(), requests, shown, sorts=True)
+    if place.scheme == "file":
+        inner = kinds.LocalStore(place.prefix, mkdir=True)
+        return FileStore(inner, requests, shown, runtime, place.prefix)
+    make = {"s3": _s3, "gs": _gcs, "az": _azure}[place.scheme]
+    return ObstoreStore(make(kinds, place, runtime, options), requests, shown, sorts=False)
+
+
+def _s3(kinds: Any, place: StoreUrl, runtime: Runtime, options: StoreOptions) -> Any:
+    table = options.s3
+    config: dict[str, Any] = {
+        "virtual_hosted_style_request": not table.path_style,
+        "disable_bulk_delete": True,
+    }
+    if table.endpoint is not None:
+        config["endpoint"] = _endpoint(table.endpoint, "storage.options.s3.endpoint")
+    if table.region is not None:
+        config["region"] = table.region
+    provider = None
+    if table.credentials_file is not None:
+        provider = AwsCredentialsFile(runtime, table.credentials_file, table.profile)
+        provider()  # a file that isn't there, or has no keys, is told now
+    return kinds.S3Store(
+        place.bucket,
+        prefix=place.prefix or None,
+        config=config,
+        credential_provider=provider,
+        **_client(options.requests, table.endpoint),
+    )
+
+
+def _gcs(kinds: Any, place: StoreUrl, runtime: Runtime, options: StoreOptions) -> Any:
+    config: dict[str, Any] = {}
+    if (path := options.gs.credentials_file) is not None:
+        config["service_account_path"] = path
+    return kinds.GCSStore(
+        place.bucket, prefix=place.prefix or None, config=config, **_client(options.requests, None)
+    )
+
+
+def _azure(kinds: Any, place: StoreUrl, runtime: Runtime, options: StoreOptions) -> Any:
+    account, _, container = place.bucket.partition("/")
+    config: dict[str, Any] = {"account_name": account}
+    if (endpoint := options.az.endpoint) is not None:
+        config["endpoint"] = _endpoint(endpoint, "storage.options.az.endpoint")
+    return kinds.AzureStore(
+        container, prefix=place.prefix or None, config=config, **_client(options.requests, endpoint)
+    )
+
+
+def _endpoint(endpoint: str, at: str) -> str:
+    if not endpoint.startswith(("http://", "https://")) or "@" in endpoint or "?" in endpoint:
+        raise StoreRefusedError(at, shown_url(endpoint), "https://HOST:PORT, without credentials")
+    return endpoint.rstrip("/")
+
+
+def _client(requests: RequestOptions, endpoint: str | None) -> dict[str, Any]:
+    return {
+        "client_options": {
+            "allow_http": endpoint is not None and endpoint.startswith("http://"),
+            "connect_timeout": f"{requests.connect_timeout_ms}ms",
+            "timeout": f"{requests.request_timeout_ms}ms",
+        },
+        "retry_config": {
+            "max_retries": requests.retries,
+            "retry_timeout": timedelta(milliseconds=requests.retry_timeout_ms),
+        },
+    }

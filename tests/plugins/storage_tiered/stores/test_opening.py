@@ -1,0 +1,282 @@
+"""A store opens as the manifest says, or an error says what is wrong, and no secret gets out."""
+
+from __future__ import annotations
+
+import builtins
+import os
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from blumfeld.plugging.errors import ManifestError
+from blumfeld.plugging.sections import decode_section
+from blumfeld.spi.object_store import ObjectStore
+from blumfeld.spi.runtime import Runtime
+from blumfeld_kit.fakes.object_store import SimulatedStore
+from blumfeld_kit.fakes.real_time import RealTimeRuntime
+from blumfeld_kit.fakes.runtime import FakeRuntime
+from blumfeld_storage_tiered.plugin import Options
+from blumfeld_storage_tiered.stores.opening import open_store
+from blumfeld_storage_tiered.stores.options import AzureOptions, GcsOptions, S3Options, StoreOptions
+from blumfeld_storage_tiered.stores.urls import StoreRefusedError, StoreUrl, parse_url, shown_url
+from tests.everyday import for_each
+from tests.plugins.storage_tiered.stores.s3_answers import s3_answers
+
+SECRET = "wJalrXUtnFEMIsecretK7MDENG"
+
+
+@pytest.fixture
+def runtime() -> Iterator[RealTimeRuntime]:
+    """A runtime on asyncio's loop."""
+    runtime = RealTimeRuntime()
+    yield runtime
+    runtime.end()
+
+
+@for_each(
+    [
+        ("s3://ticks/archive/2026/", StoreUrl("s3", "ticks", "archive/2026")),
+        ("s3://ticks", StoreUrl("s3", "ticks", "")),
+        ("gs://ticks/a", StoreUrl("gs", "ticks", "a")),
+        ("az://account/ticks/a/b", StoreUrl("az", "account/ticks", "a/b")),
+        ("file:///var/lib/x/", StoreUrl("file", "", "/var/lib/x")),
+        ("memory://", StoreUrl("memory", "", "")),
+        ("acme+x://one/two", StoreUrl("acme+x", "one", "two")),
+    ]
+)
+def test_a_url_has_its_parts(url: str, parts: StoreUrl) -> None:
+    assert parse_url(url) == parts
+
+
+@for_each(
+    ["", "ticks", "s3:ticks", "s3://", "az://account", "file://var/lib", "gs:///", "s3://a/../b", "S3://x"]
+)
+def test_a_url_that_is_none_says_which_forms_there_are(url: str) -> None:
+    with pytest.raises(StoreRefusedError) as raised:
+        parse_url(url)
+    assert raised.value.path == "storage.options.store"
+    assert "://" in raised.value.allowed
+
+
+@for_each(
+    [
+        f"s3://AKIA:{SECRET}@ticks/archive",
+        f"s3://{SECRET}@ticks",
+        f"az://account/container?sv=1&sig={SECRET}",
+        f"acme://u:{SECRET}@x",
+        f"nonsense:{SECRET}@x",
+        f"s3://ticks/a#{SECRET}",
+    ]
+)
+def test_a_url_with_a_secret_is_refused_and_not_repeated(url: str) -> None:
+    with pytest.raises(StoreRefusedError) as raised:
+        open_store(url, FakeRuntime(), StoreOptions(), {"acme": lambda *_: pytest.fail("was asked")})
+    assert SECRET not in f"{raised.value!s} {raised.value!r} {raised.value.found}"
+    assert SECRET not in shown_url(url)
+    assert "***" in shown_url(url)
+
+
+def test_an_endpoint_with_a_secret_is_refused_and_not_repeated() -> None:
+    s3 = StoreOptions(s3=S3Options(endpoint=f"http://u:{SECRET}@127.0.0.1:1"))
+    az = StoreOptions(az=AzureOptions(endpoint=f"https://a/?sig={SECRET}"))
+    for url, options in (("s3://ticks", s3), ("az://a/b", az)):
+        with pytest.raises(StoreRefusedError, match=rf"storage.options.{url[:2]}.endpoint: ") as raised:
+            open_store(url, FakeRuntime(), options, {})
+        assert SECRET not in str(raised.value)
+
+
+def test_a_scheme_that_nobody_serves_names_those_that_there_are() -> None:
+    with pytest.raises(
+        StoreRefusedError, match=r"one of the schemes acme, az, file, gs, memory, s3; .*\[plugins\] stores"
+    ):
+        open_store("ftp://x/y", FakeRuntime(), StoreOptions(), {"acme": SimulatedStore})  # type: ignore[dict-item]
+
+
+def test_a_plugins_store_serves_its_scheme() -> None:
+    made: list[str] = []
+
+    def factory(url: str, runtime: Runtime) -> ObjectStore:
+        made.append(url)
+        return SimulatedStore(runtime)
+
+    store = open_store("acme://one/two", FakeRuntime(), StoreOptions(), {"acme": factory})
+    assert isinstance(store, SimulatedStore)
+    assert made == ["acme://one/two"]
+
+
+def test_without_obstore_the_error_names_the_extra_and_the_url(monkeypatch: pytest.MonkeyPatch) -> None:
+    imports = builtins.__import__
+
+    def without(name: str, *args: Any, **values: Any) -> Any:
+        if name.partition(".")[0] == "obstore":
+            raise ModuleNotFoundError(name)
+        return imports(name, *args, **values)
+
+    monkeypatch.setattr(builtins, "__import__", without)
+    for url in ("s3://ticks/archive", "file:///x", "memory://"):
+        with pytest.raises(StoreRefusedError) as raised:
+            open_store(url, FakeRuntime(), StoreOptions(), {})
+        assert url in raised.value.found
+        assert "obstore isn't installed" in raised.value.found
+        assert "blumfeld[tiered]" in raised.value.allowed
+
+
+def test_importing_the_plug_in_imports_no_obstore() -> None:
+    import subprocess
+    import sys
+
+    code = "import sys, blumfeld_storage_tiered.stores.opening; sys.exit('obstore' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+@for_each(
+    [
+        ({"s3": {"endpoint": "https://x", "region": "eu", "path_style": False}}, None),
+        ({"requests": {"retries": 0, "request_timeout_ms": 10}}, None),
+        ({"s3": {"secret_access_key": SECRET}}, "storage.options.s3.secret_access_key"),
+        ({"s3": {"key": "x"}}, "storage.options.s3.key"),
+        ({"azure": {}}, "storage.options.azure"),
+        ({"requests": {"request_timeout_ms": 0}}, "storage.options.requests.request_timeout_ms"),
+        ({"requests": {"retries": "3"}}, "storage.options.requests.retries"),
+    ]
+)
+def test_an_option_that_is_unknown_or_wrong_is_refused_with_its_path(
+    tables: dict[str, Any], path: str | None
+) -> None:
+    def decode() -> Options:
+        return decode_section({"store": "s3://x", **tables}, Options, "broker.toml", "storage.options")
+
+    if path is None:
+        decode()
+        return
+    with pytest.raises(ManifestError) as raised:
+        decode()
+    assert [problem.path for problem in raised.value.problems] == [path]
+    assert SECRET not in str(raised.value)
+
+
+def test_every_cloud_has_a_store_that_opens_without_a_request(tmp_path: Path) -> None:
+    account = tmp_path / "account.json"
+    account.write_text(
+        '{"type":"service_account","client_email":"x","private_key":"y","private_key_id":"z",'
+        '"gcs_base_url":"http://127.0.0.1:1","disable_oauth":true}'
+    )
+    options = StoreOptions(gs=GcsOptions(credentials_file=str(account)))
+    for url in ("s3://ticks/archive", "gs://ticks", "az://account/ticks/archive"):
+        open_store(url, FakeRuntime(), options, {})
+
+
+def test_a_folder_that_cannot_be_made_is_refused_at_once(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("x")
+    with pytest.raises(StoreRefusedError, match=r"file:///.*/file/below"):
+        open_store(f"file://{tmp_path}/file/below", FakeRuntime(), StoreOptions(), {})
+
+
+class Keys:
+    """A file of credentials."""
+
+    def __init__(self, folder: Path) -> None:
+        self.path = folder / "credentials"
+
+    def write(self, key: str, profile: str = "default") -> None:
+        """Put a key into a profile."""
+        self.path.write_text(f"[{profile}]\naws_access_key_id = {key}\naws_secret_access_key = {SECRET}\n")
+
+    def options(self, endpoint: str, profile: str = "default") -> StoreOptions:
+        """Options that name the file."""
+        s3 = S3Options(endpoint=endpoint, credentials_file=str(self.path), profile=profile)
+        return StoreOptions(s3=s3)
+
+
+def test_keys_come_from_the_file_that_the_manifest_names(
+    runtime: RealTimeRuntime, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "ANOTHER")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "other")
+    keys = Keys(tmp_path)
+    with s3_answers() as server:
+        keys.write("AKIAFILE", "trading")
+        store = open_store("s3://ticks", runtime, keys.options(server.endpoint, "trading"), {})
+        runtime.run(store.put("a", b"x"))
+        assert "Credential=AKIAFILE/" in server.headers[-1]["authorization"]
+
+
+def test_keys_that_were_renewed_are_used_when_the_old_ones_are_old(
+    runtime: RealTimeRuntime, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keys = Keys(tmp_path)
+    with s3_answers() as server:
+        keys.write("AKIAOLD")
+        now_ms = runtime.now_ms()
+        monkeypatch.setattr(runtime, "now_ms", lambda: now_ms - 120_000)  # so that a minute is over at once
+        store = open_store("s3://ticks", runtime, keys.options(server.endpoint), {})
+        runtime.run(store.put("a", b"x"))
+        keys.write("AKIANEW")
+        runtime.run(store.put("a", b"x"))
+        used = [header["authorization"].partition("Credential=")[2][:7] for header in server.headers]
+        assert used == ["AKIAOLD", "AKIANEW"]
+
+
+@for_each(
+    [
+        (None, "No such file or directory"),
+        (f"{SECRET}\n", "no INI file"),
+        (f"[other]\naws_secret_access_key = {SECRET}\n", r"one of its profiles: other"),
+        (f"[default]\naws_secret_access_key = {SECRET}\n", "without aws_access_key_id"),
+    ]
+)
+def test_a_file_without_keys_is_refused_and_not_repeated(content: str | None, told: str) -> None:
+    runtime = FakeRuntime()
+    if content is not None:
+        runtime.files.write_atomically("/keys", content.encode())
+    options = StoreOptions(s3=S3Options(credentials_file="/keys"))
+    with pytest.raises(StoreRefusedError, match=told) as raised:
+        open_store("s3://ticks", runtime, options, {})
+    assert raised.value.path == "storage.options.s3.credentials_file"
+    assert SECRET not in str(raised.value)
+
+
+def test_a_store_works_while_every_worker_thread_is_busy(runtime: RealTimeRuntime) -> None:
+    """obstore has threads of its own: those of ``offload`` stay with fdatasync."""
+    store = open_store("memory://", runtime, StoreOptions(), {})
+    gate = threading.Event()
+
+    async def use() -> bytes:
+        busy = [runtime.offload(gate.wait, 20) for _ in range(8)]
+        await store.put("a", b"x")
+        data = await store.get_range("a", 0, 5)
+        assert [info.key async for info in store.list("")] == ["a"]
+        await store.delete("a")
+        gate.set()
+        for work in busy:
+            await work
+        return data
+
+    assert runtime.run(use()) == b"x"
+
+
+def test_what_was_put_into_a_folder_is_on_the_device(
+    runtime: RealTimeRuntime, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced: list[str] = []
+    real = os.fdatasync, os.fsync
+
+    def note(fd: int, sync: Any) -> None:
+        synced.append(os.readlink(f"/proc/self/fd/{fd}"))
+        sync(fd)
+
+    monkeypatch.setattr(os, "fdatasync", lambda fd: note(fd, real[0]))
+    monkeypatch.setattr(os, "fsync", lambda fd: note(fd, real[1]))
+    store = open_store(f"file://{tmp_path}/s", runtime, StoreOptions(), {})
+    runtime.run(store.put("a/b/c", b"x"))
+    root = f"{tmp_path}/s"
+    assert synced == [f"{root}/a/b/c", f"{root}/a/b", f"{root}/a", root]
+
+
+def test_the_options_of_a_store_are_those_of_the_plug_in() -> None:
+    fields = {field.name for field in msgspec.structs.fields(Options)}
+    assert {field.name for field in msgspec.structs.fields(StoreOptions)} <= fields
