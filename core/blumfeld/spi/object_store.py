@@ -57,8 +57,8 @@ class ObjectInfo(msgspec.Struct, frozen=True, order=True):
 
 
 class ObjectStore(Protocol):
-    """One bucket, or one prefix of a bucket. Keys are relative to it: ASCII, parts joined by ``/``, none empty. No key is
-    the folder of another one, so a store can be a file system.
+    """One bucket, or one prefix of a bucket. Keys are relative to it: ASCII, parts joined by ``/``, none empty. No key
+    is the folder of another one, so a store can be a file system.
 
     Every method runs on the loop and never blocks it. Every method may raise any :class:`StoreError`, within
     a time that the store bounds. A cancelled call may or may not have taken place. Calls may overlap.
