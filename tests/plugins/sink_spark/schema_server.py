@@ -23,7 +23,7 @@ class Registry:
     """The registry's answers by path. Each (status, body) in ``fails`` answers one request instead."""
 
     answers: dict[str, Answer] = attrs.field(factory=dict)
-    asked: list[str] = attrs.field(factory=list)
+    paths: list[str] = attrs.field(factory=list)
     fails: list[tuple[int, bytes]] = attrs.field(factory=list)
     authorization: str | None = None
     url: str = ""
@@ -43,7 +43,7 @@ class Registry:
         self.answers[f"{path}?format=serialized"] = {"schema": encoded, "schemaType": "PROTOBUF"}
 
     def answer(self, path: str) -> tuple[int, bytes]:
-        self.asked.append(path)
+        self.paths.append(path)
         if self.fails:
             return self.fails.pop()
         if path in self.answers:

@@ -50,8 +50,8 @@ AFTER = [(n, n + 1) for n in (2, 3, 5, 7, 8, 9, 10, 11, 12, 13, 14)]
 """What is left: the newest below the active segment, and all of that."""
 
 
-def start_round(log: Log, **asked: Any) -> Completion[CompactionResult]:
-    return log.log.compact(log.compaction(segment_bytes=GROUP_BYTES, **asked))
+def start_round(log: Log, **options: Any) -> Completion[CompactionResult]:
+    return log.log.compact(log.compaction(segment_bytes=GROUP_BYTES, **options))
 
 
 def finish(log: Log, done: Completion[CompactionResult]) -> CompactionResult:

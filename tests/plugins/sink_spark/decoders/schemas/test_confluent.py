@@ -206,7 +206,7 @@ def test_an_unknown_schema_is_quarantined_with_its_id(registry: Registry) -> Non
     said = "the schema registry does not know schema 99"
     assert refused(applied) == [(0, said, 99), (2, said, 99)]
     assert applied.tables["trades"].num_rows == 1
-    assert registry.asked.count("/schemas/ids/99") == 1
+    assert registry.paths.count("/schemas/ids/99") == 1
     registry.add(99, json.dumps(QUOTE))
     (late,) = avro(99, QUOTE, QUOTED)
     assert refused(apply(registry, late, keys=[b"A"])) == []
@@ -215,7 +215,7 @@ def test_an_unknown_schema_is_quarantined_with_its_id(registry: Registry) -> Non
 def test_a_schema_is_asked_for_once(registry: Registry) -> None:
     for _ in range(3):
         apply(registry, *avro(TRADE_ID, TRADE, TRADED, TRADED))
-    assert registry.asked == [f"/schemas/ids/{TRADE_ID}"]
+    assert registry.paths == [f"/schemas/ids/{TRADE_ID}"]
 
 
 @pytest.mark.parametrize(
@@ -296,7 +296,7 @@ def test_a_registry_that_cannot_answer_quarantines_nothing(
 def test_a_registry_that_is_busy_is_asked_again(registry: Registry) -> None:
     registry.fails = [BROKEN] * 2
     assert refused(apply(registry, *avro(TRADE_ID, TRADE, TRADED))) == []
-    assert len(registry.asked) == 3
+    assert len(registry.paths) == 3
 
 
 def test_a_registry_that_is_away_quarantines_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -332,7 +332,7 @@ def test_schemas_that_refer_to_others(registry: Registry) -> None:
     registry.add(40, json.dumps({**TRADE, "fields": fields}), references=[reference, reference])
     (value,) = avro(TRADE_ID, TRADE, TRADED)
     assert refused(apply(registry, framed(40, value[5:]))) == []
-    assert registry.asked == ["/schemas/ids/40", "/subjects/side%2Fx/versions/2"]
+    assert registry.paths == ["/schemas/ids/40", "/subjects/side%2Fx/versions/2"]
 
     outer = descriptor_pb2.FileDescriptorProto(name="any", package="acme", syntax="proto3")
     outer.dependency.append("acme/trade.proto")
@@ -414,7 +414,7 @@ def test_a_folder_of_schemas(registry: Registry, tmp_path: Path) -> None:
         apply(str(tmp_path), framed(21, b""))
     with pytest.raises(ArchiveError, match="is no folder"):
         apply(str(tmp_path / "away"), framed(21, b""))
-    assert registry.asked == []
+    assert registry.paths == []
 
 
 class TestConfluent(DecoderContract):
