@@ -315,9 +315,9 @@ def noting(monkeypatch: pytest.MonkeyPatch, owner: Any, name: str, note: Callabl
     notes: list[T] = []
     work = getattr(owner, name)
 
-    def noted(*arguments: Any) -> Any:
+    def noted(*arguments: Any, **more: Any) -> Any:
         notes.append(note(*arguments))
-        return work(*arguments)
+        return work(*arguments, **more)
 
     monkeypatch.setattr(owner, name, noted)
     return notes
@@ -437,7 +437,7 @@ class FakeExchange:
 
 
 class BrokerHarness:
-    """A started broker and one connection to it."""
+    """A started broker and one connection to it. With ``partitions`` it has the topic ``t`` of so many."""
 
     def __init__(
         self,
@@ -452,6 +452,7 @@ class BrokerHarness:
         start: bool = True,
         metrics: Any = None,
         single_node: bool = True,
+        partitions: int = 0,
     ) -> None:
         self.runtime = FakeRuntime()
         self.metadata = FakeMetadata()
@@ -491,6 +492,8 @@ class BrokerHarness:
         self._gauges: dict[str, Callable[[], Any]] = {}
         if start:
             self.start()
+        if partitions:
+            self.create_topic("t", partitions)
 
     def start(self) -> None:
         async def start() -> None:

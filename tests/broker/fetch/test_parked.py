@@ -247,8 +247,7 @@ def test_a_follower_acknowledges_once_a_request(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_a_topic_of_the_same_name_takes_the_place_of_the_old_one() -> None:
-    broker = BrokerHarness()
-    broker.create_topic("t")
+    broker = BrokerHarness(partitions=1)
     waiting = broker.send(fetch(0, max_wait_ms=WAIT_MS), VERSION)
     broker.metadata.delete_topic("t")
     broker.metadata.create_topic("t")
@@ -268,8 +267,7 @@ def reads(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 def test_only_the_answer_reads_and_only_what_has_bytes(reads: list[int]) -> None:
     """One fetch of 10,000 partitions made each produce of others 40 ms slower."""
-    broker = BrokerHarness()
-    broker.create_topic("t", partitions=100)
+    broker = BrokerHarness(partitions=100)
     request = fetch(0, partitions=tuple(range(100)), max_wait_ms=WAIT_MS, min_bytes=12 * ONE)
     waiting = broker.begin(broker.frame(request, VERSION))
     for partition in range(11):
@@ -281,8 +279,7 @@ def test_only_the_answer_reads_and_only_what_has_bytes(reads: list[int]) -> None
 
 
 def test_a_parked_fetch_leaves_nothing_behind() -> None:
-    broker = BrokerHarness()
-    broker.create_topic("t", 2)
+    broker = BrokerHarness(partitions=2)
     for _ in range(3):
         waiting = broker.send(fetch(0, partitions=(0, 1), max_wait_ms=WAIT_MS, min_bytes=ONE + 1), VERSION)
         broker.runtime.advance(WAIT_MS + 1)
@@ -296,8 +293,7 @@ def test_a_parked_fetch_leaves_nothing_behind() -> None:
 
 def test_a_defect_in_a_parked_fetch_is_answered(monkeypatch: pytest.MonkeyPatch) -> None:
     """And the other parked fetches of the partition are still told."""
-    broker = BrokerHarness()
-    broker.create_topic("t")
+    broker = BrokerHarness(partitions=1)
     request = fetch(0, max_wait_ms=WAIT_MS)
     broken, other = (sent(broker, request) for _ in range(2))
     read = Partition.read
@@ -318,8 +314,7 @@ def test_a_defect_in_a_parked_fetch_is_answered(monkeypatch: pytest.MonkeyPatch)
 
 def test_consumers_that_are_told_together_share_a_read(monkeypatch: pytest.MonkeyPatch) -> None:
     """But not with the next turn, and not if they ask for something else."""
-    broker = BrokerHarness()
-    broker.create_topic("t")
+    broker = BrokerHarness(partitions=1)
     made = noting(monkeypatch, broker.log_of("t"), "read", lambda offset, *_: int(offset))
     for end in range(3):
         requests = [fetch(end, max_wait_ms=WAIT_MS) for _ in range(4)]
@@ -335,8 +330,7 @@ def test_consumers_that_are_told_together_share_a_read(monkeypatch: pytest.Monke
 
 def test_a_deleted_topic_is_not_found_in_a_session() -> None:
     """A session keeps the look-up of a partition only as long as nothing has changed."""
-    broker = BrokerHarness()
-    broker.create_topic("t")
+    broker = BrokerHarness(partitions=1)
     first: FetchResponse = broker.ask(fetch(0, session_epoch=0), VERSION)
     again = FetchRequest(session_id=first.session_id, session_epoch=1, min_bytes=1)
     assert broker.ask(again, VERSION).responses == []

@@ -28,8 +28,7 @@ STORAGES = [
 
 def filled(make_storage: MakeStorage, *sizes: int) -> BrokerHarness:
     """A broker whose partition n of topic ``t`` has two batches with a value of ``sizes[n]`` bytes each."""
-    broker = BrokerHarness(make_storage=make_storage)
-    broker.create_topic("t", len(sizes))
+    broker = BrokerHarness(make_storage=make_storage, partitions=len(sizes))
     for index, size in enumerate(sizes):
         for _ in range(2):
             broker.ask(produce(batch(bytes(size)), partition=index), 9)
@@ -125,8 +124,7 @@ def test_a_defect_of_a_read_gets_no_meaning(defect: Exception) -> None:
     """The answer is UNKNOWN_SERVER_ERROR and the log has the traceback. An IndexError is a LookupError: as such it was
     an OFFSET_OUT_OF_RANGE, for which a client goes to the end of the log.
     """
-    broker = BrokerHarness()
-    broker.create_topic("t")
+    broker = BrokerHarness(partitions=1)
     broker.ask(produce(batch()), 9)
     broker.log_of("t").read = failing(defect)  # type: ignore[method-assign]
     assert given(broker.ask(fetch(0), VERSION)) == {0: (ErrorCode.UNKNOWN_SERVER_ERROR, 0)}
@@ -142,8 +140,7 @@ def test_a_defect_of_a_read_gets_no_meaning(defect: Exception) -> None:
     ids=lambda value: type(value).__name__ if isinstance(value, Exception) else "",
 )
 def test_an_error_of_a_cold_read_has_its_own_code(error: Exception, code: ErrorCode) -> None:
-    broker = BrokerHarness()
-    broker.create_topic("t", 2)
+    broker = BrokerHarness(partitions=2)
     for partition in (0, 1):
         broker.ask(produce(batch(), partition=partition), 9)
     log = broker.log_of("t", 1)
@@ -158,8 +155,7 @@ def test_an_error_of_a_cold_read_has_its_own_code(error: Exception, code: ErrorC
 
 @pytest.mark.parametrize("bytes_max", [0, -1])
 def test_after_a_cold_read_no_other_batch_exceeds_the_limits(bytes_max: int) -> None:
-    broker = BrokerHarness()
-    broker.create_topic("t", 2)
+    broker = BrokerHarness(partitions=2)
     for partition, size in enumerate((SMALL, LARGE)):
         broker.ask(produce(batch(bytes(size)), partition=partition), 9)
     log = broker.log_of("t", 0)

@@ -22,45 +22,46 @@ from blumfeld.wire.schema import Message
 Ask = Callable[[Message, int], Any]
 OFFSETS_TOPIC = "__consumer_offsets"
 
-STEPS = (
-    "marker pid=1",
-    "marker pid=1 topic=nowhere",
-    "marker pid=1 partition=9",
-    "producer pid=1",
-    "txn pid=2 epoch=3",
-    "producer pid=2",
-    "marker pid=2 epoch=2",
-    "marker pid=2 epoch=3 coordinator=4",
-    "producer pid=2",
-    "marker pid=2 epoch=3 coordinator=3",
-    "marker pid=2 epoch=3 coordinator=4",
-    "marker pid=2 epoch=3 coordinator=5 abort",
-    "txn pid=2 epoch=2",
-    "txn pid=2 epoch=3",
-    "producer pid=2",
-    "marker pid=2 epoch=4 coordinator=5 abort",
-    "producer pid=2",
-    "txn pid=2 epoch=3",
-    "txn pid=2 epoch=4",
-    "marker pid=2 epoch=4 coordinator=4",
-    "marker pid=2 epoch=4 coordinator=5",
-    "txn pid=3 epoch=0",
-    "marker pid=3 epoch=0 version=2",
-    "marker pid=3 epoch=1 version=2",
-    "producer pid=3",
-    "marker pid=3 epoch=1 version=2",
-    "marker pid=3 epoch=0 version=2",
-    "txn pid=3 epoch=0",
-    "txn pid=3 epoch=1",
-    "marker pid=3 epoch=1 version=2 v=1",
-    "producer pid=3",
-    "marker pid=4 epoch=7 version=2",
-    "producer pid=4",
-    "marker pid=5 epoch=-1",
-    "txn pid=6 epoch=32767",
-    "marker pid=6 epoch=32767",
-    "producer pid=6",
-)
+BY_KAFKA = """\
+marker pid=1: NONE
+marker pid=1 topic=nowhere: UNKNOWN_TOPIC_OR_PARTITION
+marker pid=1 partition=9: UNKNOWN_TOPIC_OR_PARTITION
+producer pid=1: epoch=0 sequence=-1 coordinator=0 closed
+txn pid=2 epoch=3: NONE
+producer pid=2: epoch=3 sequence=0 coordinator=-1 open
+marker pid=2 epoch=2: INVALID_PRODUCER_EPOCH
+marker pid=2 epoch=3 coordinator=4: NONE
+producer pid=2: epoch=3 sequence=0 coordinator=4 closed
+marker pid=2 epoch=3 coordinator=3: TRANSACTION_COORDINATOR_FENCED
+marker pid=2 epoch=3 coordinator=4: NONE
+marker pid=2 epoch=3 coordinator=5 abort: NONE
+txn pid=2 epoch=2: INVALID_PRODUCER_EPOCH
+txn pid=2 epoch=3: NONE
+producer pid=2: epoch=3 sequence=0 coordinator=5 open
+marker pid=2 epoch=4 coordinator=5 abort: NONE
+producer pid=2: epoch=4 sequence=-1 coordinator=5 closed
+txn pid=2 epoch=3: INVALID_PRODUCER_EPOCH
+txn pid=2 epoch=4: NONE
+marker pid=2 epoch=4 coordinator=4: TRANSACTION_COORDINATOR_FENCED
+marker pid=2 epoch=4 coordinator=5: NONE
+txn pid=3 epoch=0: NONE
+marker pid=3 epoch=0 version=2: INVALID_PRODUCER_EPOCH
+marker pid=3 epoch=1 version=2: NONE
+producer pid=3: epoch=1 sequence=-1 coordinator=0 closed
+marker pid=3 epoch=1 version=2: NONE
+marker pid=3 epoch=0 version=2: INVALID_PRODUCER_EPOCH
+txn pid=3 epoch=0: INVALID_PRODUCER_EPOCH
+txn pid=3 epoch=1: NONE
+marker pid=3 epoch=1 version=2 v=1: NONE
+producer pid=3: epoch=1 sequence=0 coordinator=0 closed
+marker pid=4 epoch=7 version=2: NONE
+producer pid=4: epoch=7 sequence=-1 coordinator=0 closed
+marker pid=5 epoch=-1: UNKNOWN_SERVER_ERROR
+txn pid=6 epoch=32767: NONE
+marker pid=6 epoch=32767: NONE
+producer pid=6: epoch=32767 sequence=0 coordinator=0 closed
+""".splitlines()
+"""Each step, and what comes of it."""
 
 
 def txn_commit(
@@ -90,7 +91,8 @@ def marker(
 
 def answers(ask: Ask, base: int = 0) -> list[str]:
     """What comes of each step, offsets and times left out. ``base`` is added to each producer id."""
-    return [f"{step}: {_one(ask, step, base)}" for step in STEPS]
+    steps = [line.partition(": ")[0] for line in BY_KAFKA]
+    return [f"{step}: {_one(ask, step, base)}" for step in steps]
 
 
 def _one(ask: Ask, step: str, base: int) -> str:

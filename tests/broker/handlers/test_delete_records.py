@@ -20,8 +20,7 @@ TO_HIGH_WATERMARK = -1
 
 @pytest.fixture
 def broker() -> BrokerHarness:
-    harness = BrokerHarness()
-    harness.create_topic("t")
+    harness = BrokerHarness(partitions=1)
     for _ in range(3):
         harness.produced()
     return harness
@@ -112,8 +111,7 @@ def test_an_open_transaction_below_the_start_does_not_hold_readers_below_it(brok
 
 def replicated() -> BrokerHarness:
     """A partition with a follower on broker 2, which has fetched everything."""
-    harness = BrokerHarness()
-    harness.create_topic("t")
+    harness = BrokerHarness(partitions=1)
     harness.metadata.image.brokers[2] = BrokerImage(
         broker_id=2, epoch=5, incarnation_id=b"2" * 16, endpoints=()
     )

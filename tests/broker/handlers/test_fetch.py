@@ -29,9 +29,7 @@ VERSIONS = range(4, 19)
 
 @pytest.fixture
 def broker() -> BrokerHarness:
-    harness = BrokerHarness()
-    harness.create_topic("t", 2)
-    return harness
+    return BrokerHarness(partitions=2)
 
 
 def fill(broker: BrokerHarness, count: int = 1, **where: Any) -> None:
@@ -99,8 +97,7 @@ def test_limits_are_soft_for_the_first_batch_only(broker: BrokerHarness) -> None
 
 
 def test_the_brokers_own_limit_counts_too() -> None:
-    broker = BrokerHarness({"fetch.max.bytes": 1024})
-    broker.create_topic("t")
+    broker = BrokerHarness({"fetch.max.bytes": 1024}, partitions=1)
     for _ in range(3):
         broker.ask(produce(batch(bytes(500))), 9)
     assert offsets(answered(broker, fetch(0))) == [0]
@@ -383,8 +380,7 @@ def test_an_incremental_answer_holds_only_what_changed(broker: BrokerHarness) ->
 @pytest.mark.parametrize("slots", [0, 1, 2])
 def test_there_are_as_many_sessions_as_slots(slots: int) -> None:
     """max.incremental.fetch.session.cache.slots; a client beyond it fetches without a session."""
-    broker = BrokerHarness({"max.incremental.fetch.session.cache.slots": slots})
-    broker.create_topic("t", 2)
+    broker = BrokerHarness({"max.incremental.fetch.session.cache.slots": slots}, partitions=2)
     clients = [Client(broker) for _ in range(3)]
     for client in clients:
         client.fetch(0)

@@ -31,8 +31,7 @@ VERSIONS = range(1, 12)
 @pytest.fixture
 def broker() -> BrokerHarness:
     """Topic ``t``: offsets 0, 1, 2 at 100, 300, 200 ms after the epoch of the clock."""
-    harness = BrokerHarness()
-    harness.create_topic("t")
+    harness = BrokerHarness(partitions=1)
     for delay in (100, 300, 200):
         harness.ask(produce(batch(timestamp=EPOCH_MS + delay)), 9)
     return harness

@@ -22,8 +22,7 @@ from tests.broker.harness import CONTROLLER_LISTENER, BrokerHarness
 
 @pytest.fixture
 def broker() -> BrokerHarness:
-    harness = BrokerHarness()
-    harness.create_topic("t", 2)
+    harness = BrokerHarness(partitions=2)
     harness.create_topic("__consumer_offsets")
     return harness
 

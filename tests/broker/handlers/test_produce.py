@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any, cast
 
 import pytest
@@ -31,9 +30,7 @@ VERSIONS = range(3, 14)
 
 @pytest.fixture
 def broker() -> BrokerHarness:
-    harness = BrokerHarness()
-    harness.create_topic("t", 2)
-    return harness
+    return BrokerHarness(partitions=2)
 
 
 def answer_of(
@@ -103,62 +100,39 @@ def test_other_acks_are_refused(broker: BrokerHarness, acks: int) -> None:
     assert broker.produced(acks=acks) == ErrorCode.INVALID_REQUIRED_ACKS
 
 
-def control() -> bytearray:
-    return batch(control=True)
-
-
-def two_batches() -> bytearray:
-    return batch() + batch()
-
-
-def bad_crc() -> bytearray:
+def with_byte(at: int, changed: int) -> bytearray:
+    """A batch in which one byte has other bits."""
     data = batch()
-    data[-1] ^= 1
+    data[at] ^= changed
     return data
 
 
-def old_magic() -> bytearray:
-    data = batch()
-    data[16] = 1
-    return data
+REFUSED: dict[str, tuple[bytearray | None, ErrorCode]] = {
+    "null": (None, ErrorCode.INVALID_RECORD),
+    "empty": (bytearray(), ErrorCode.INVALID_RECORD),
+    "control": (batch(control=True), ErrorCode.INVALID_RECORD),
+    "two batches": (batch() + batch(), ErrorCode.INVALID_RECORD),
+    "old magic": (with_byte(16, 3), ErrorCode.INVALID_RECORD),
+    "wrong count": (batch(b"a", b"b", last_offset_delta=5), ErrorCode.INVALID_RECORD),
+    "offset given": (batch(base_offset=7), ErrorCode.INVALID_RECORD),
+    "no sequence": (batch(producer_id=5, producer_epoch=0), ErrorCode.INVALID_RECORD),
+    "bad CRC": (with_byte(-1, 1), ErrorCode.CORRUPT_MESSAGE),
+    "cut off": (batch()[:-3], ErrorCode.INVALID_RECORD),
+    "cut in the header": (batch()[:20], ErrorCode.INVALID_RECORD),
+    "an old batch behind it": (batch() + with_byte(16, 3), ErrorCode.INVALID_RECORD),
+    "append time": (batch(log_append_time_ms=EPOCH_MS), ErrorCode.INVALID_TIMESTAMP),
+    "from the future": (batch(timestamp=EPOCH_MS + 3_700_000), ErrorCode.INVALID_TIMESTAMP),
+    "transactional": (batch(transactional=True), ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED),
+}
+each_refused = pytest.mark.parametrize("name", REFUSED)
 
 
-def wrong_count() -> bytearray:
-    return batch(b"a", b"b", last_offset_delta=5)
-
-
-def offset_given() -> bytearray:
-    return batch(base_offset=7)
-
-
-def no_sequence() -> bytearray:
-    return batch(producer_id=5, producer_epoch=0)
-
-
-REFUSED: list[tuple[Callable[[], bytearray | None], ErrorCode]] = [
-    (lambda: None, ErrorCode.INVALID_RECORD),
-    (bytearray, ErrorCode.INVALID_RECORD),
-    (control, ErrorCode.INVALID_RECORD),
-    (two_batches, ErrorCode.INVALID_RECORD),
-    (old_magic, ErrorCode.INVALID_RECORD),
-    (wrong_count, ErrorCode.INVALID_RECORD),
-    (offset_given, ErrorCode.INVALID_RECORD),
-    (no_sequence, ErrorCode.INVALID_RECORD),
-    (bad_crc, ErrorCode.CORRUPT_MESSAGE),
-    (lambda: batch()[:-3], ErrorCode.INVALID_RECORD),
-    (lambda: batch()[:20], ErrorCode.INVALID_RECORD),
-    (lambda: batch() + old_magic(), ErrorCode.INVALID_RECORD),
-    (lambda: batch(log_append_time_ms=EPOCH_MS), ErrorCode.INVALID_TIMESTAMP),
-    (lambda: batch(timestamp=EPOCH_MS + 3_700_000), ErrorCode.INVALID_TIMESTAMP),
-    (lambda: batch(transactional=True), ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED),
-]
-
-
-@pytest.mark.parametrize(("make", "expected"), REFUSED)
+@each_refused
 def test_a_batch_that_breaks_a_rule_is_refused_and_nothing_is_placed(
-    broker: BrokerHarness, make: Callable[[], bytearray | None], expected: ErrorCode
+    broker: BrokerHarness, name: str
 ) -> None:
-    answer = answer_of(broker, produce(make()))
+    data, expected = REFUSED[name]
+    answer = answer_of(broker, produce(data))
     assert ErrorCode(answer.error_code) == expected
     assert (answer.base_offset, answer.log_append_time_ms) == (-1, -1)
     assert broker.log_of("t").placed_end_offset == 0
@@ -166,13 +140,14 @@ def test_a_batch_that_breaks_a_rule_is_refused_and_nothing_is_placed(
 
 
 @pytest.mark.parametrize(
-    ("make", "start"), [(control, 0), (wrong_count, 0), (no_sequence, 0), (bad_crc, -1), (two_batches, -1)]
+    ("name", "start"),
+    [("control", 0), ("wrong count", 0), ("no sequence", 0), ("bad CRC", -1), ("two batches", -1)],
 )
 def test_the_log_start_is_told_when_the_log_did_not_refuse(
-    broker: BrokerHarness, make: Callable[[], bytearray], start: int
+    broker: BrokerHarness, name: str, start: int
 ) -> None:
     """As Apache Kafka 4.3.1 answers."""
-    assert answer_of(broker, produce(make())).log_start_offset == start
+    assert broker.produce_batch(REFUSED[name][0]).log_start_offset == start
 
 
 def test_the_beginning_of_a_second_batch_is_ignored(broker: BrokerHarness) -> None:
@@ -181,7 +156,7 @@ def test_the_beginning_of_a_second_batch_is_ignored(broker: BrokerHarness) -> No
 
 
 def test_the_message_says_what_is_wrong(broker: BrokerHarness) -> None:
-    answer = broker.produce_batch(wrong_count(), version=8)
+    answer = broker.produce_batch(REFUSED["wrong count"][0], version=8)
     assert answer.error_message == "2 records, where the offsets leave room for 6"
 
 
@@ -449,9 +424,7 @@ def transactional(sequence: int, epoch: int = 0, count: int = 1, **options: Any)
 @pytest.fixture
 def transacting() -> BrokerHarness:
     """A broker whose coordinator takes every partition into the transaction."""
-    harness = BrokerHarness(transactions=FakeTransactions())
-    harness.create_topic("t", 2)
-    return harness
+    return BrokerHarness(transactions=FakeTransactions(), partitions=2)
 
 
 def in_transaction(
@@ -550,12 +523,12 @@ def test_the_fast_way_answers_as_the_general_one(broker: BrokerHarness, version:
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-@pytest.mark.parametrize("make", [make for make, _ in REFUSED])
-def test_what_is_refused_is_refused_in_the_same_words(
-    broker: BrokerHarness, version: int, make: Callable[[], bytearray | None]
-) -> None:
+@each_refused
+def test_what_is_refused_is_refused_in_the_same_words(broker: BrokerHarness, version: int, name: str) -> None:
     topic_id = broker.metadata.image.topics["t"].topic_id
-    straight, general, _ = both_ways(broker, broker.frame(produce(make(), topic_id=topic_id), version))
+    straight, general, _ = both_ways(
+        broker, broker.frame(produce(REFUSED[name][0], topic_id=topic_id), version)
+    )
     assert straight == general
 
 

@@ -17,8 +17,7 @@ from tests.broker.harness import BrokerHarness
 
 
 def test_only_partitions_that_are_reassigned_are_listed() -> None:
-    broker = BrokerHarness()
-    broker.create_topic("t", 3)
+    broker = BrokerHarness(partitions=3)
     broker.create_topic("u")
     image = broker.metadata.image.topics["t"].partitions[1]
     moving = msgspec.structs.replace(image, replicas=(1, 2), adding_replicas=(2,), removing_replicas=(1,))

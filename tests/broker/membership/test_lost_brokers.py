@@ -59,7 +59,8 @@ class World(BrokerHarness):
         self.metadata.tell(ImageDelta(brokers_changed=(DEAD,)))
         self.runtime.run_turn()
 
-    def turns(self) -> None:
+    def turns(self, after_ms: float = 0) -> None:
+        self.runtime.advance(after_ms)
         for _ in range(5):
             self.runtime.run_turn()
 
@@ -97,8 +98,7 @@ def test_a_broker_that_keeps_a_connection_open_is_not_lost(world: World) -> None
     waiting = world.ask_for()
     world.turns()
     assert not waiting.settled, "a process that is dying accepts, too"
-    world.runtime.advance(LIVES_MS)
-    world.turns()
+    world.turns(after_ms=LIVES_MS)
     assert world.names(waiting) == (0, DEAD, [NODE, DEAD])
     assert world.names() == (0, DEAD, [NODE, DEAD])
     assert all(connection.closed for connection in world.peer.connections)
@@ -112,8 +112,7 @@ def test_a_port_that_accepts_and_then_refuses_has_lost_its_process(world: World)
     world.peer.refuse = ConnectionRefusedError()
     world.peer.connections[-1].receiver.lost("reset")
     world.turns()
-    world.runtime.advance(LIVES_MS)
-    world.turns()
+    world.turns(after_ms=LIVES_MS)
     assert not waiting.settled
     assert len(world.peer.dialled) == 2
 
@@ -129,11 +128,9 @@ def test_a_wait_that_is_over_names_no_leader_so_that_the_client_asks_again_soon(
     world.lose(ConnectionRefusedError())
     waiting = world.ask_for()
     world.turns()
-    world.runtime.advance(HOLD_MS - 1)
-    world.turns()
+    world.turns(after_ms=HOLD_MS - 1)
     assert not waiting.settled
-    world.runtime.advance(2)
-    world.turns()
+    world.turns(after_ms=2)
     nobody = (ErrorCode.LEADER_NOT_AVAILABLE, -1, [NODE, DEAD])
     assert world.names(waiting) == nobody
     assert world.names() == nobody, "nobody waits any more"
@@ -146,11 +143,9 @@ def test_the_image_has_the_last_word(world: World) -> None:
     """A firewall may refuse this node only."""
     world.lose(ConnectionRefusedError())
     world.turns()
-    world.runtime.advance(UNNAMED_MS - 1)
-    world.turns()
+    world.turns(after_ms=UNNAMED_MS - 1)
     assert world.names()[1] == -1
-    world.runtime.advance(2)
-    world.turns()
+    world.turns(after_ms=2)
     assert world.names() == (0, DEAD, [NODE, DEAD])
 
 
@@ -159,8 +154,7 @@ def test_a_port_that_says_nothing_is_waited_for_and_named(world: World) -> None:
     world.peer.silent = True
     world.lose(None)
     waiting = world.ask_for()
-    world.runtime.advance(HOLD_MS + 1)
-    world.turns()
+    world.turns(after_ms=HOLD_MS + 1)
     assert world.names(waiting) == (0, DEAD, [NODE, DEAD])
 
 

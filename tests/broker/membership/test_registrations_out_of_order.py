@@ -7,6 +7,7 @@ each answer when chance says so, also those of processes that were killed meanwh
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from random import Random
 from types import SimpleNamespace
 from typing import Any, cast
@@ -38,7 +39,7 @@ from blumfeld.wire.messages.unregister_broker import UnregisterBrokerRequest, Un
 from blumfeld.wire.schema import Message
 from blumfeld_kit.fakes.loop import SimulatedLoop
 from blumfeld_kit.fakes.runtime import FakeRuntime
-from tests.broker.harness import LISTENER, Quiet
+from tests.broker.harness import LISTENER, Quiet, noting
 from tests.everyday import examples
 from tests.metadata.driven import CLUSTER_ID, Driven, directory_id, replayed
 
@@ -172,8 +173,8 @@ class World:
 
     def show(self) -> None:
         """What the controller has decided is on its way to every process."""
-        for one in self.processes:
-            self.under_way.append((one, lambda one=one: self._show(one)))  # type: ignore[misc]
+        for process in self.processes:
+            self.under_way.append((process, partial(self._show, process)))
 
     def _show(self, process: Process) -> None:
         if process.is_alive and process.image_stands_at is None:
@@ -211,6 +212,10 @@ class World:
     def expire(self) -> None:
         while (fenced := self.driven.controller.fence_expired(self.driven.now_ms)) is not None:
             self.driven.place(fenced[1])
+
+    def let_session_end(self) -> None:
+        self.wait(SESSION_MS + 1.0)
+        self.expire()
 
     def new_controller(self) -> None:
         """Another controller takes over: sessions are lost."""
@@ -284,7 +289,7 @@ def test_of_two_processes_that_start_one_gets_the_id() -> None:
     both = [world.start(), world.start()]
     world.calm(61_000.0)
     holder = world.holder()
-    (other,) = [one for one in both if one is not holder]
+    (other,) = [process for process in both if process is not holder]
     assert holder in both
     assert isinstance(other.failed, (BrokerError, BrokerReplaced))
 
@@ -307,8 +312,7 @@ def test_a_process_that_served_does_not_take_the_id_from_a_successor_that_is_sil
     world = World()
     zombie, successor = replaced(world, served=True)
     successor.stopped = True
-    world.wait(SESSION_MS + 1.0)
-    world.expire()
+    world.let_session_end()
     zombie.stopped = False
     world.calm(500.0)
     successor.stopped = False
@@ -391,8 +395,7 @@ def test_a_process_whose_id_another_one_holds_ends_although_its_directory_has_re
     """The controller hears from the other one, so this one is refused."""
     world, process = with_a_replica()
     process.stopped = True
-    world.wait(SESSION_MS + 1.0)
-    world.expire()
+    world.let_session_end()
     epoch = world.driven.register(NODE, incarnation=99)
     world.driven.beat(NODE, epoch, want_fence=True)
     process.stopped = False
@@ -406,8 +409,7 @@ def test_a_process_one_of_whose_replicas_lies_in_anothers_directory_ends(topics:
     """Its successor on another disk has begun to take them over, and is silent now."""
     world, process = with_a_replica(*topics)
     process.stopped = True
-    world.wait(SESSION_MS + 1.0)
-    world.expire()
+    world.let_session_end()
     other = directory_id(NODE, 1)
     epoch = world.driven.register(NODE, incarnation=99, log_dirs=[other])
     world.driven.beat(NODE, epoch, want_fence=True)
@@ -431,8 +433,7 @@ def replaced(world: World, served: bool) -> tuple[Process, Process]:
     world.calm(500.0)
     assert zombie.served is served
     zombie.stopped = True
-    world.wait(SESSION_MS + 1.0)
-    world.expire()
+    world.let_session_end()
     successor = world.start()
     world.calm(1_000.0)
     assert world.holder() is successor
@@ -448,9 +449,9 @@ def test_in_the_end_the_process_that_lives_serves(seed: int) -> None:
     """Whatever arrives, and when. A process that ended by itself is started again, as its supervisor would do."""
     chance, world = Random(seed), World()
     for _ in range(chance.randrange(10, 120)):
-        living = [one for one in world.processes if one.is_alive]
+        living = [process for process in world.processes if process.is_alive]
         match chance.choice(ACTIONS):
-            case "start" if all(one.stopped for one in living):
+            case "start" if all(process.stopped for process in living):
                 world.start(chance.random() * 3_000)
             case "kill" if living:
                 chance.choice(living).kill()
@@ -465,33 +466,28 @@ def test_in_the_end_the_process_that_lives_serves(seed: int) -> None:
             case "wait":
                 world.wait(chance.random() ** 3 * 2 * SESSION_MS)
                 world.expire()
-    living = [one for one in world.processes if one.is_alive]
-    for one in living[:-1]:
-        one.kill()
-    for one in world.processes:
-        one.stopped = False
+    living = [process for process in world.processes if process.is_alive]
+    for process in living[:-1]:
+        process.kill()
+    for process in world.processes:
+        process.stopped = False
     for _ in range(3):
-        if not any(one.is_alive for one in world.processes):
+        if not any(process.is_alive for process in world.processes):
             world.start()
         world.calm(2 * SESSION_MS)
     assert world.holder() is not None
-    assert not any(one.registrations_served for one in world.processes)
-    failed = [one.failed for one in world.processes if one.failed is not None]
+    assert not any(process.registrations_served for process in world.processes)
+    failed = [process.failed for process in world.processes if process.failed is not None]
     assert all(isinstance(error, (BrokerReplaced, BrokerError, TimeoutError)) for error in failed)
 
 
-def test_a_heartbeat_is_what_the_lifecycle_sends_first_behind_its_second_registration() -> None:
+def test_a_heartbeat_is_what_the_lifecycle_sends_first_behind_its_second_registration(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     world, starting = late_registration()
-    sent: list[Message] = []
-    submit = starting.submit
-
-    def note(command: Message, timeout_ms: float, **how: Any) -> Completion[Message]:
-        sent.append(command)
-        return submit(command, timeout_ms, **how)
-
-    starting.submit = note  # type: ignore[method-assign]
+    sent = noting(monkeypatch, starting, "submit", lambda command, *_: command)
     world.deliver_all()
-    again = [type(one) for one in sent].index(BrokerRegistrationRequest)
+    again = [type(command) for command in sent].index(BrokerRegistrationRequest)
     beat = sent[again + 1]
     assert isinstance(beat, BrokerHeartbeatRequest)
     assert beat.broker_epoch == starting.lifecycle.broker_epoch

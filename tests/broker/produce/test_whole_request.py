@@ -45,8 +45,7 @@ def test_the_authorizer_is_asked_once_for_each_topic_and_once_for_the_transactio
 
 
 def test_a_request_in_slices_is_answered_alike() -> None:
-    broker = BrokerHarness(transactions=FakeTransactions())
-    broker.create_topic("t", partitions=PARTITIONS)
+    broker = BrokerHarness(transactions=FakeTransactions(), partitions=PARTITIONS)
     assert codes(broker, many(PARTITIONS, "t")) == [{0}]
     assert {broker.log_of("t", at).written_end_offset for at in range(PARTITIONS)} == {1}
 
@@ -55,8 +54,7 @@ def test_a_request_in_slices_is_answered_alike() -> None:
 @pytest.mark.parametrize("acks", [-1, 0])
 def test_an_answered_request_is_freed(partitions: int, acks: int) -> None:
     """Its answers refer to it, and are no objects that the garbage collector looks at: a cycle would stay for ever."""
-    broker = BrokerHarness(transactions=FakeTransactions())
-    broker.create_topic("t", partitions=PARTITIONS)
+    broker = BrokerHarness(transactions=FakeTransactions(), partitions=PARTITIONS)
     for refused in (False, True):
         request = many(partitions, "t", *(["nowhere"] if refused else []))
         request.acks = acks

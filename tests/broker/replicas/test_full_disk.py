@@ -18,9 +18,7 @@ NO_ROOM = OSError(errno.ENOSPC, "no space left")
 
 @pytest.fixture
 def broker() -> BrokerHarness:
-    broker = BrokerHarness(make_storage=lambda runtime: LocalStorage(runtime, "/data", Quiet()))
-    broker.create_topic("t")
-    return broker
+    return BrokerHarness(make_storage=lambda runtime: LocalStorage(runtime, "/data", Quiet()), partitions=1)
 
 
 def fetched(broker: BrokerHarness) -> ErrorCode:

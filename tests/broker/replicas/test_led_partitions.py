@@ -37,9 +37,7 @@ class Watcher:
 
 @pytest.fixture
 def broker() -> BrokerHarness:
-    harness = BrokerHarness()
-    harness.create_topic("t")
-    return harness
+    return BrokerHarness(partitions=1)
 
 
 def append(broker: BrokerHarness, leader_epoch: int = 0) -> Completion[int]:

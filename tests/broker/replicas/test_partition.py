@@ -27,9 +27,7 @@ DAY_MS = 24 * HOUR_MS
 
 @pytest.fixture
 def broker() -> BrokerHarness:
-    harness = BrokerHarness()
-    harness.create_topic("t")
-    return harness
+    return BrokerHarness(partitions=1)
 
 
 def sequence(number: int) -> bytearray:

@@ -84,8 +84,7 @@ def test_the_gauge_counts_partitions_that_refuse() -> None:
 
 
 def test_a_brokers_write_that_fails_and_the_next_one_are_told() -> None:
-    broker = BrokerHarness()
-    broker.create_topic("t")
+    broker = BrokerHarness(partitions=1)
     before = len(broker.log.events)
     broker.log_of("t").fail_next_write = True
     codes = [broker.produced() for _ in range(3)]

@@ -111,8 +111,7 @@ TestAppends.settings = settings(max_examples=examples(100), stateful_step_count=
 
 
 def replicated(partitions: int) -> BrokerHarness:
-    broker = BrokerHarness()
-    broker.create_topic("t", partitions)
+    broker = BrokerHarness(partitions=partitions)
     for index in range(partitions):
         broker.change_partition(index=index, replicas=(1, 2))
     return broker
@@ -158,8 +157,7 @@ def test_requests_wait_in_no_purgatory_and_are_counted() -> None:
 
 
 def test_what_is_committed_in_its_turn_needs_no_deadline() -> None:
-    broker = BrokerHarness()
-    broker.create_topic("t")
+    broker = BrokerHarness(partitions=1)
     assert broker.send(produce(batch(), acks=-1, timeout_ms=0), 9).settled
     counts = broker.broker.parking.counts
     assert (counts.waiting, counts.completed_total, counts.expired_total) == (0, 0, 0)

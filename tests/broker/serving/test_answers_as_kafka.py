@@ -4,11 +4,8 @@ own (ports, ids, times, words). What differs on purpose stands in ``ON_PURPOSE``
 
 from __future__ import annotations
 
-import socket
-import struct
 import time
-from collections.abc import Iterator
-from pathlib import Path
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import msgspec
@@ -16,10 +13,8 @@ import pytest
 
 from blumfeld.wire.api import response_class
 from blumfeld.wire.batches.record_batch import split_batches
-from blumfeld.wire.codec import decode, encode
 from blumfeld.wire.compression.codec import Codec
 from blumfeld.wire.errors import ErrorCode
-from blumfeld.wire.headers import put_request_header, response_body_offset
 from blumfeld.wire.messages.create_acls import AclCreation, CreateAclsRequest
 from blumfeld.wire.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from blumfeld.wire.messages.delete_acls import DeleteAclsFilter, DeleteAclsRequest
@@ -40,6 +35,7 @@ from blumfeld.wire.messages.offset_for_leader_epoch import (
 )
 from blumfeld.wire.schema import Message
 from blumfeld_kit.fakes.runtime import EPOCH_MS
+from campaigns.raw_connection import RawConnection
 from tests.broker.batches import batch, declaring, produce
 from tests.broker.harness import BrokerHarness
 from tests.kafka_peer import kafka_on, peer_script
@@ -68,60 +64,25 @@ TOPICS = {
 }
 
 
-class Kafka:
-    """A connection to the oracle."""
-
-    def __init__(self, address: str) -> None:
-        host, _, port = address.rpartition(":")
-        self._socket = socket.create_connection((host, int(port)), timeout=20)
-
-    def ask(self, request: Message, version: int) -> Message:
-        assert request.meta.key is not None
-        frame = put_request_header(request.meta.key, version, 1, "test") + encode(request, version)
-        self._socket.sendall(struct.pack(">i", len(frame)) + frame)
-        data = memoryview(self._read(struct.unpack(">i", self._read(4))[0]))
-        _, position = response_body_offset(data, request.meta.key, version)
-        return decode(response_class(request.meta.key), data, version, position)
-
-    def _read(self, size: int) -> bytes:
-        data = b""
-        while len(data) < size:
-            more = self._socket.recv(size - len(data))
-            assert more, "Kafka closed the connection"
-            data += more
-        return data
-
-    def close(self) -> None:
-        self._socket.close()
-
-
 class Pair:
     """Both brokers with the same topics."""
 
-    def __init__(self, kafka: Kafka) -> None:
+    def __init__(self, kafka: RawConnection) -> None:
         self.kafka = kafka
         self.ours = BrokerHarness()
         self.ours.runtime.jump_clock(int(time.time() * 1000) - EPOCH_MS)
-        configs = {
-            name: [CreatableTopicConfig(name=key, value=value) for key, value in config.items()]
-            for name, config in TOPICS.items()
-        }
-        request = CreateTopicsRequest(
-            topics=[
-                CreatableTopic(name=name, num_partitions=2, replication_factor=1, configs=configs[name])
-                for name in TOPICS
-            ],
-            timeout_ms=10_000,
-        )
-        kafka.ask(request, 5)
+        topics = []
         for name, config in TOPICS.items():
+            configs = [CreatableTopicConfig(name=key, value=value) for key, value in config.items()]
+            topics.append(CreatableTopic(name=name, num_partitions=2, replication_factor=1, configs=configs))
             self.ours.metadata.create_topic(name, 2, config)
+        self.of_kafka(CreateTopicsRequest(topics=topics, timeout_ms=10_000), 5)
         self.ours.runtime.run_turn()
         self._wait_for_topics()
 
     def _wait_for_topics(self) -> None:
         for _ in range(50):
-            answer: Any = self.kafka.ask(MetadataRequest(topics=None), 9)
+            answer = self.of_kafka(MetadataRequest(topics=None), 9)
             led = [p.leader_id for t in answer.topics for p in t.partitions]
             if len(led) >= 2 * len(TOPICS) and -1 not in led and self._lead_everywhere():
                 return
@@ -129,21 +90,35 @@ class Pair:
 
     def _lead_everywhere(self) -> bool:
         """Whether Kafka has opened what its metadata already shows."""
-        request = ListOffsetsRequest(
-            replica_id=-1,
-            topics=[
-                ListOffsetsTopic(
-                    name=name,
-                    partitions=[ListOffsetsPartition(partition_index=p, timestamp=-1) for p in (0, 1)],
-                )
-                for name in TOPICS
-            ],
-        )
-        answer: Any = self.kafka.ask(request, 1)
+        answer = self.of_kafka(ends(*((name, (0, 1)) for name in TOPICS)), 1)
         return not any(p.error_code for t in answer.topics for p in t.partitions)
 
+    def of_kafka(self, request: Message, version: int) -> Any:
+        assert request.meta.key is not None
+        return self.kafka.ask(request, version, response_class(request.meta.key))
+
     def both(self, request: Message, version: int) -> tuple[Any, Any]:
-        return plain(self.kafka.ask(request, version)), plain(self.ours.ask(request, version))
+        return plain(self.of_kafka(request, version)), plain(self.ours.ask(request, version))
+
+    def agree(self, request: Message, version: int, what: object = "") -> Any:
+        """Check that both give the same answer; returns it."""
+        kafka, ours = self.both(request, version)
+        assert ours == kafka, f"{what or request} in v{version}"
+        return ours
+
+
+def ends(*topics: tuple[str, Sequence[int]], timestamp: int = -1) -> ListOffsetsRequest:
+    """ListOffsets of these partitions."""
+    return ListOffsetsRequest(
+        replica_id=-1,
+        topics=[
+            ListOffsetsTopic(
+                name=name,
+                partitions=[ListOffsetsPartition(partition_index=p, timestamp=timestamp) for p in partitions],
+            )
+            for name, partitions in topics
+        ],
+    )
 
 
 def plain(value: Any) -> Any:
@@ -159,11 +134,11 @@ def plain(value: Any) -> Any:
 
 @pytest.fixture(scope="module")
 def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
-    directory: Path = tmp_path_factory.mktemp("kafka")
-    with kafka_on(peer_script(), directory) as address:
-        kafka = Kafka(address)
+    with (
+        kafka_on(peer_script(), tmp_path_factory.mktemp("kafka")) as address,
+        RawConnection(address) as kafka,
+    ):
         yield Pair(kafka)
-        kafka.close()
 
 
 def test_produce(pair: Pair) -> None:
@@ -205,34 +180,27 @@ def test_produce(pair: Pair) -> None:
     for name, data in batches.items():
         for topic in TOPICS:
             for version in (3, 6, 7, 8, 9, 11):
-                kafka, ours = pair.both(produce(data, topic=topic), version)
-                assert ours == kafka, f"{name} to {topic} in v{version}"
+                pair.agree(produce(data, topic=topic), version, f"{name} to {topic}")
     for acks in (2, -2, -1):
-        kafka, ours = pair.both(produce(made(), acks=acks), 9)
-        assert ours == kafka, f"acks {acks}"
+        pair.agree(produce(made(), acks=acks), 9, f"acks {acks}")
     for topic, partition in (("no", 0), ("t", 7), ("t", -1)):
-        kafka, ours = pair.both(produce(made(), topic=topic, partition=partition), 9)
-        assert ours == kafka, f"{topic}-{partition}"
+        pair.agree(produce(made(), topic=topic, partition=partition), 9, f"{topic}-{partition}")
 
 
 def test_sequences(pair: Pair) -> None:
     now = int(time.time() * 1000)
     for sequence, epoch in ((0, 0), (0, 0), (2, 0), (1, 0), (0, 1), (1, 0), (1, 1), (1, 1), (5, 2), (0, 2)):
         data = batch(timestamp=now, producer_id=77, producer_epoch=epoch, base_sequence=sequence)
-        kafka, ours = pair.both(produce(data, partition=1), 9)
-        assert ours == kafka, f"sequence {sequence} in epoch {epoch}"
+        pair.agree(produce(data, partition=1), 9, f"sequence {sequence} in epoch {epoch}")
 
 
 def test_fetch(pair: Pair) -> None:
     pair.both(produce(batch(timestamp=int(time.time() * 1000)), partition=1), 9)
 
-    def asked(topic: str = "t", partition: int = 1, isolation: int = 0, **values: int) -> FetchRequest:
-        one = FetchPartition(partition=partition, partition_max_bytes=1 << 20)
-        for name, value in values.items():
-            setattr(one, name, value)
-        return FetchRequest(
-            min_bytes=1, isolation_level=isolation, topics=[FetchTopic(topic=topic, partitions=[one])]
-        )
+    def asked(topic: str = "t", partition: int = 1, isolation: int = 0, **values: Any) -> FetchRequest:
+        partitions = [FetchPartition(partition=partition, **{"partition_max_bytes": 1 << 20, **values})]
+        topics = [FetchTopic(topic=topic, partitions=partitions)]
+        return FetchRequest(min_bytes=1, isolation_level=isolation, topics=topics)
 
     for version in range(4, 13):
         for request in (
@@ -245,15 +213,12 @@ def test_fetch(pair: Pair) -> None:
             asked(partition=9),
             asked(topic="packed", partition=0),
         ):
-            kafka, ours = pair.both(request, version)
-            assert ours == kafka, f"{request} in v{version}"
+            pair.agree(request, version)
     for epoch in (0, 1, 5):
         for request in (asked(current_leader_epoch=epoch), asked(last_fetched_epoch=epoch, fetch_offset=1)):
-            kafka, ours = pair.both(request, 12)
-            assert ours == kafka, str(request)
-    kafka, ours = pair.both(FetchRequest(session_id=5, session_epoch=1), 12)
-    assert ours == kafka
-    assert ours["error_code"] == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+            pair.agree(request, 12)
+    answer = pair.agree(FetchRequest(session_id=5, session_epoch=1), 12)
+    assert answer["error_code"] == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
 
 
 def test_limits_of_a_fetch_over_two_partitions(pair: Pair) -> None:
@@ -262,9 +227,8 @@ def test_limits_of_a_fetch_over_two_partitions(pair: Pair) -> None:
     size = len(large)
     offsets = []
     for partition in (0, 1):
-        kafka, ours = pair.both(produce(large, partition=partition), 9)
-        assert ours == kafka
-        offsets.append(ours["responses"][0]["partition_responses"][0]["base_offset"])
+        answer = pair.agree(produce(large, partition=partition), 9, "large")
+        offsets.append(answer["responses"][0]["partition_responses"][0]["base_offset"])
 
     def asked(bytes_max: int, partition_bytes_max: int, min_bytes: int = 1) -> FetchRequest:
         partitions = [
@@ -285,39 +249,25 @@ def test_limits_of_a_fetch_over_two_partitions(pair: Pair) -> None:
                 asked(1 << 20, max(left, 0)),
                 asked(size + max(left, 0), 1 << 20, min_bytes=size + max(left, 0)),
             ):
-                kafka, ours = pair.both(request, version)
-                assert ours == kafka, f"{left} left, {request} in v{version}"
+                pair.agree(request, version, f"{left} left, {request}")
 
 
 def test_look_ups(pair: Pair) -> None:
     now = int(time.time() * 1000)
+    places = (("t", 1, -1), ("t", 1, 5), ("t", 9, -1), ("no", 0, -1), ("small", 1, -1))
     for version in range(1, 12):
         for timestamp in (-1, -2, -3, -4, -5, -6, -7, 0, now * 2):
-            for topic, partition, epoch in (
-                ("t", 1, -1),
-                ("t", 1, 5),
-                ("t", 9, -1),
-                ("no", 0, -1),
-                ("small", 1, -1),
-            ):
-                one = ListOffsetsPartition(
-                    partition_index=partition,
-                    timestamp=timestamp,
-                    current_leader_epoch=epoch if version > 3 else -1,
-                )
-                request = ListOffsetsRequest(
-                    replica_id=-1, topics=[ListOffsetsTopic(name=topic, partitions=[one])]
-                )
-                kafka, ours = pair.both(request, version)
-                assert ours == kafka, f"{timestamp} of {topic}-{partition} in v{version}"
+            for topic, partition, epoch in places:
+                request = ends((topic, [partition]), timestamp=timestamp)
+                request.topics[0].partitions[0].current_leader_epoch = epoch if version > 3 else -1
+                pair.agree(request, version, f"{timestamp} of {topic}-{partition}")
     for version in (2, 3, 4):
         for epoch in (-1, 0, 1, 5):
             asked = OffsetForLeaderPartition(partition=1, leader_epoch=epoch)
             of_epoch = OffsetForLeaderEpochRequest(
                 replica_id=-1, topics=[OffsetForLeaderTopic(topic="t", partitions=[asked])]
             )
-            kafka, ours = pair.both(of_epoch, version)
-            assert ours == kafka, f"epoch {epoch} in v{version}"
+            pair.agree(of_epoch, version, f"epoch {epoch}")
 
 
 def test_look_ups_of_partitions_that_are_named_twice(pair: Pair) -> None:
@@ -336,43 +286,23 @@ def test_look_ups_of_partitions_that_are_named_twice(pair: Pair) -> None:
     )
     for version in (1, 5, 11):
         for topics in requests:
-            request = ListOffsetsRequest(
-                replica_id=-1,
-                topics=[
-                    ListOffsetsTopic(
-                        name=name,
-                        partitions=[
-                            ListOffsetsPartition(partition_index=p, timestamp=-2) for p in partitions
-                        ],
-                    )
-                    for name, partitions in topics
-                ],
-            )
-            kafka, ours = pair.both(request, version)
+            kafka, ours = pair.both(ends(*topics, timestamp=-2), version)
             assert sorted_topics(ours) == sorted_topics(kafka), f"{topics} in v{version}"
 
 
 def test_requests_on_acls(pair: Pair) -> None:
     """Kafka closes the connection at an ACL of no type; we don't look at ACLs."""
+    filters = ("resource_type_filter", "pattern_type_filter", "operation", "permission_type")
+    any_acl: dict[str, Any] = dict.fromkeys(filters, 1)
+    acl = AclCreation(resource_type=2, resource_name="t", operation=3, permission_type=3)
     for version in (1, 2, 3):
         for request in (
-            DescribeAclsRequest(
-                resource_type_filter=1, pattern_type_filter=1, operation=1, permission_type=1
-            ),
+            DescribeAclsRequest(**any_acl),
             CreateAclsRequest(),
-            CreateAclsRequest(
-                creations=[AclCreation(resource_type=2, resource_name="t", operation=3, permission_type=3)]
-            ),
-            DeleteAclsRequest(
-                filters=[
-                    DeleteAclsFilter(
-                        resource_type_filter=1, pattern_type_filter=1, operation=1, permission_type=1
-                    )
-                ]
-            ),
+            CreateAclsRequest(creations=[acl]),
+            DeleteAclsRequest(filters=[DeleteAclsFilter(**any_acl)]),
         ):
-            kafka, ours = pair.both(request, version)
-            assert ours == kafka, f"{request} in v{version}"
+            pair.agree(request, version)
 
 
 def test_descriptions(pair: Pair) -> None:
@@ -386,24 +316,16 @@ def test_descriptions(pair: Pair) -> None:
             )
             if version < 4 and "no" in names:
                 continue  # would make the topic
-            kafka, ours = pair.both(request, version)
-            assert ours == kafka, f"{names} in v{version}"
+            pair.agree(request, version, names)
     cursors = (("t", 1), ("t", 9), ("t", -1), ("no", 0), ("a", 0), ("o", 0), ("zz", 0), ("", 0))
-    for limit, cursor in (
-        (2000, None),
-        (2, None),
-        (1, None),
-        (0, None),
-        *((5, cursor) for cursor in cursors),
-    ):
+    limits: list[tuple[int, tuple[str, int] | None]] = [(limit, None) for limit in (2000, 2, 1, 0)]
+    for limit, cursor in (*limits, *((5, cursor) for cursor in cursors)):
         described = DescribeTopicPartitionsRequest(
             topics=[TopicRequest(name=name) for name in ("t", "no", "?", "unknown")],
             response_partition_limit=limit,
             cursor=None if cursor is None else Cursor(topic_name=cursor[0], partition_index=cursor[1]),
         )
-        kafka, ours = pair.both(described, 0)
-        assert ours == kafka, f"{limit} from {cursor}"
+        pair.agree(described, 0, f"{limit} from {cursor}")
     for version, kind in ((0, 1), (1, 1), (2, 1), (1, 2), (1, 9)):
         cluster = DescribeClusterRequest(endpoint_type=kind, include_cluster_authorized_operations=True)
-        kafka, ours = pair.both(cluster, version)
-        assert ours == kafka, f"endpoint type {kind} in v{version}"
+        pair.agree(cluster, version, f"endpoint type {kind}")

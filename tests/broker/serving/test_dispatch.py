@@ -248,8 +248,7 @@ class Counting:
 
 def test_requests_and_connections_are_counted() -> None:
     metrics = Counting()
-    broker = BrokerHarness(metrics=metrics)
-    broker.create_topic("t")
+    broker = BrokerHarness(metrics=metrics, partitions=1)
     broker.ask(api_versions(), 3)
     broker.ask(api_versions(), 3)
     assert list(metrics.apis) == [0, 18]
@@ -320,8 +319,7 @@ def test_the_general_way_sorts_requests_into_the_histogram() -> None:
 
 def test_requests_before_the_metrics_endpoint_opens_are_not_in_the_histogram() -> None:
     metrics = NodeMetrics()
-    broker = BrokerHarness(metrics=metrics)
-    broker.create_topic("t")
+    broker = BrokerHarness(metrics=metrics, partitions=1)
     broker.send(produce(batch()), 9)
     assert metrics.counts_of(0).requests == 1
     metrics.measure_latencies()
@@ -330,8 +328,7 @@ def test_requests_before_the_metrics_endpoint_opens_are_not_in_the_histogram() -
 
 def test_every_handler_asks_the_authorizer() -> None:
     permissions = Permissions()
-    broker = BrokerHarness(authorizer=permissions)
-    broker.create_topic("t")
+    broker = BrokerHarness(authorizer=permissions, partitions=1)
     assert broker.produced() == ErrorCode.TOPIC_AUTHORIZATION_FAILED
     assert permissions.asked == [("Write", "Topic", "t")]
 

@@ -17,9 +17,7 @@ from tests.log.batches import data_batch, marker
 
 @pytest.fixture
 def broker() -> BrokerHarness:
-    harness = BrokerHarness()
-    harness.create_topic("t")
-    return harness
+    return BrokerHarness(partitions=1)
 
 
 def test_retention_deletes_sealed_segments_that_are_too_old(broker: BrokerHarness) -> None:

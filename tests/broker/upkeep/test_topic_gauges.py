@@ -11,8 +11,7 @@ from tests.broker.harness import NODE, BrokerHarness
 
 
 def test_records_and_bytes_are_seen_by_topic() -> None:
-    broker = BrokerHarness()
-    broker.create_topic("t", 2)
+    broker = BrokerHarness(partitions=2)
     assert broker.gauge("topic_log_end_offset") == {("t",): 0}
     written = batch()
     broker.ask(produce(written), 9)
@@ -30,8 +29,7 @@ def test_topics_beyond_the_limit_are_summed(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_a_partition_lacks_a_replica_in_sync() -> None:
-    broker = BrokerHarness()
-    broker.create_topic("t")
+    broker = BrokerHarness(partitions=1)
     assert broker.gauge("under_replicated_partitions") == 0
     hosted = broker.hosted()
     hosted.image = msgspec.structs.replace(hosted.image, replicas=(1, 2))
@@ -39,8 +37,7 @@ def test_a_partition_lacks_a_replica_in_sync() -> None:
 
 
 def test_partitions_at_and_under_min_isr_and_reassigned_ones_are_counted() -> None:
-    broker = BrokerHarness()
-    broker.create_topic("t")
+    broker = BrokerHarness(partitions=1)
     hosted = broker.hosted()
     assert hosted.leader is not None
 
@@ -58,8 +55,7 @@ def test_partitions_at_and_under_min_isr_and_reassigned_ones_are_counted() -> No
 
 def test_bytes_in_and_out_are_counted_by_topic() -> None:
     """Both ways of Produce count. A follower's fetch is replication, and no bytes out."""
-    broker = BrokerHarness()
-    broker.create_topic("t", 2)
+    broker = BrokerHarness(partitions=2)
     assert broker.gauge("topic_bytes_in_total") == {("t",): 0}
     written = batch()
     broker.ask(produce(written), 9)
@@ -75,8 +71,7 @@ def test_bytes_in_and_out_are_counted_by_topic() -> None:
 @pytest.mark.parametrize("partitions", [1, 2, 3_000])
 def test_each_way_of_fetch_counts_the_bytes_it_gives(version: int, partitions: int) -> None:
     """Straight (one partition from version 12 on), general, and in steps. The many partitions need not exist."""
-    broker = BrokerHarness()
-    broker.create_topic("t")
+    broker = BrokerHarness(partitions=1)
     broker.broker.gauges()
     written = batch()
     broker.ask(produce(written), 9)
@@ -85,8 +80,7 @@ def test_each_way_of_fetch_counts_the_bytes_it_gives(version: int, partitions: i
 
 
 def test_bytes_of_a_partition_that_left_stay_counted() -> None:
-    broker = BrokerHarness()
-    broker.create_topic("t", 2)
+    broker = BrokerHarness(partitions=2)
     broker.broker.gauges()
     written = batch()
     for index in range(2):
@@ -98,8 +92,7 @@ def test_bytes_of_a_partition_that_left_stay_counted() -> None:
 
 
 def test_a_deleted_topic_has_no_sample_any_more() -> None:
-    broker = BrokerHarness()
-    broker.create_topic("t")
+    broker = BrokerHarness(partitions=1)
     assert broker.gauge("topic_bytes_in_total") == {("t",): 0}
     broker.metadata.delete_topic("t")
     broker.runtime.run_turn()
@@ -107,8 +100,7 @@ def test_a_deleted_topic_has_no_sample_any_more() -> None:
 
 
 def test_partitions_without_a_leader_are_offline() -> None:
-    broker = BrokerHarness()
-    broker.create_topic("t", 2)
+    broker = BrokerHarness(partitions=2)
     assert broker.gauge("offline_partitions") == 0
     broker.change_partition(index=1, leader=-1, epoch=1)
     assert broker.gauge("offline_partitions") == 1
