@@ -42,9 +42,9 @@ class ObjectStoreContract(ObjectStoreKit):
         """``get_range`` gives the bytes that ``put`` took, as ``bytes``. An object may be empty."""
         data = LARGE[:size]
         opened.put("a/b", data)
-        found = opened.read("a/b")
-        assert type(found) is bytes
-        assert found == data
+        content = opened.read("a/b")
+        assert type(content) is bytes
+        assert content == data
 
     def test_a_put_replaces_the_whole_object(self, opened: OpenStore) -> None:
         """Nothing of a longer object stays behind a shorter one of the same name."""
@@ -64,8 +64,8 @@ class ObjectStoreContract(ObjectStoreKit):
             reads = [opened.store.get_range("a", 0, 60_000) for _ in range(8)]
             return list(filter(None, await asyncio.gather(*reads, *writes)))
 
-        for found in opened.run(race()):
-            assert found in versions
+        for content in opened.run(race()):
+            assert content in versions
 
     def test_a_name_of_a_segments_object_is_taken_as_it_is(self, opened: OpenStore) -> None:
         """Keys have letters of both cases, digits, ``.``, ``_``, ``-`` and ``/``, and up to 300 characters."""
@@ -153,12 +153,12 @@ class ObjectStoreContract(ObjectStoreKit):
         for key in keys[::-1]:
             opened.put(key, key.encode())
         for prefix in ("", "a", "a/", "a/1", "a/1/", "a/10", "c", "a-", "B"):
-            found = opened.list(prefix)
+            infos = opened.list(prefix)
             expected = sorted(key for key in keys if key.startswith(prefix))
-            assert [(info.key, info.size_bytes) for info in found] == [(key, len(key)) for key in expected], (
+            assert [(info.key, info.size_bytes) for info in infos] == [(key, len(key)) for key in expected], (
                 prefix
             )
-        assert found == [opened.run(opened.store.head("B/1"))]
+        assert infos == [opened.run(opened.store.head("B/1"))]
 
     def test_a_listing_follows_changes(self, opened: OpenStore) -> None:
         """What is new is listed with its size, what was deleted is not."""

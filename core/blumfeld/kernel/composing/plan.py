@@ -61,7 +61,9 @@ def make_plan(
     listeners = checked_listeners(manifest, faults)
     registry = Registry() if registry is None else registry
     plugins = tuple(_Loader(manifest, registry, faults).load_all())
-    tiers = any(one.role == "storage" and getattr(one.plugin_class, "tiers", False) for one in plugins)
+    tiers = any(
+        plugin.role == "storage" and getattr(plugin.plugin_class, "tiers", False) for plugin in plugins
+    )
     config = broker_config(manifest, listeners, faults, tiers=tiers)
     faults.tell()
     return Plan(

@@ -45,15 +45,15 @@ class AwsCredentialsFile:
         try:
             parser.read_string(self._runtime.files.read_bytes(self._path).decode())
         except OSError as error:
-            found = f'"{self._path}" ({error.strerror})'
-            raise StoreRefusedError(AT, found, "a file that this node can read") from None
+            mistake = f'"{self._path}" ({error.strerror})'
+            raise StoreRefusedError(AT, mistake, "a file that this node can read") from None
         except (configparser.Error, UnicodeDecodeError):
             # The parser's error has the line in it, which may be a secret.
-            found = f'"{self._path}", which is no INI file'
-            raise StoreRefusedError(AT, found, "[PROFILE] and lines KEY = VALUE") from None
+            mistake = f'"{self._path}", which is no INI file'
+            raise StoreRefusedError(AT, mistake, "[PROFILE] and lines KEY = VALUE") from None
         if not parser.has_section(self._profile):
-            found = f'"{self._path}" without [{self._profile}]'
+            mistake = f'"{self._path}" without [{self._profile}]'
             raise StoreRefusedError(
-                AT, found, f"one of its profiles: {', '.join(parser.sections()) or 'none'}"
+                AT, mistake, f"one of its profiles: {', '.join(parser.sections()) or 'none'}"
             )
         return dict(parser[self._profile])

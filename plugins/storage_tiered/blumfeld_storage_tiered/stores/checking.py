@@ -58,18 +58,18 @@ async def _claim(store: ObjectStore, cluster_id: str, shown: str) -> None:
 
 def _compare(data: bytes, ours: Marker, shown: str) -> None:
     try:
-        found = msgspec.json.decode(data, type=Marker)
+        marker = msgspec.json.decode(data, type=Marker)
     except (msgspec.DecodeError, msgspec.ValidationError):
-        told = f"{data[:60]!r}; allowed: a marker of a cluster. Somebody else has written it: take another prefix"
-        raise StoreMisconfiguredError(f"{MARKER} in {shown}: found {told}") from None
-    if found.cluster_id != ours.cluster_id:
+        mistake = f"{data[:60]!r}; allowed: a marker of a cluster. Somebody else has written it: take another prefix"
+        raise StoreMisconfiguredError(f"{MARKER} in {shown}: found {mistake}") from None
+    if marker.cluster_id != ours.cluster_id:
         raise StoreMisconfiguredError(
-            f"{shown} belongs to another cluster: found cluster id {found.cluster_id}; allowed: {ours.cluster_id},"
+            f"{shown} belongs to another cluster: found cluster id {marker.cluster_id}; allowed: {ours.cluster_id},"
             " this cluster's. Take another bucket or prefix; to restore a cluster, format its node with the found id"
         )
-    if found.layout_version > ours.layout_version:
+    if marker.layout_version > ours.layout_version:
         raise StoreMisconfiguredError(
-            f"{shown} was written by a newer build: found layout version {found.layout_version}; allowed: up to"
+            f"{shown} was written by a newer build: found layout version {marker.layout_version}; allowed: up to"
             f" {ours.layout_version}. Take the build that wrote it, or a newer one"
         )
 
@@ -78,11 +78,14 @@ async def _probe(store: ObjectStore, key: str, shown: str) -> None:
     """Write, read and delete a small object."""
     data = key.encode()
     await _step("written", store.put(key, data), shown)
-    found = await _step("read", store.get_range(key, 0, len(data) + 1), shown)
+    content = await _step("read", store.get_range(key, 0, len(data) + 1), shown)
     await _step("deleted", store.delete(key), shown)
-    if found != data:
-        told = f"found {found[:60]!r}; allowed: the {len(data)} bytes that were put. It isn't a store that can be used"
-        raise StoreMisconfiguredError(f"{shown} gives back something else than was put: {told}")
+    if content != data:
+        text = (
+            f"found {content[:60]!r}; allowed: the {len(data)} bytes that were put. "
+            "It isn't a store that can be used"
+        )
+        raise StoreMisconfiguredError(f"{shown} gives back something else than was put: {text}")
 
 
 async def _step(done: str, request: Awaitable[T], shown: str) -> T:

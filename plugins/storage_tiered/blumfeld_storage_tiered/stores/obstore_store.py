@@ -104,14 +104,14 @@ class ObstoreStore:
         unsorted: list[ObjectInfo] = []
         last = ""
         while (page := await self._call("list", prefix, _next_page(stream))) is not None:
-            found = [info for info in map(_info, page) if info.key.startswith(prefix)]
+            infos = [info for info in map(_info, page) if info.key.startswith(prefix)]
             if self._sorts:
-                unsorted += found
+                unsorted += infos
                 continue
-            for info in found:
+            for info in infos:
                 if info.key < last:
-                    told = f"{info.key} listed behind {last}"
-                    raise StoreMisconfiguredError(f"list {prefix} in {self._shown}: {told}, out of order")
+                    mistake = f"{info.key} listed behind {last}"
+                    raise StoreMisconfiguredError(f"list {prefix} in {self._shown}: {mistake}, out of order")
                 last = info.key
                 yield info
         for info in sorted(unsorted):
@@ -133,8 +133,8 @@ class ObstoreStore:
             async with asyncio.timeout(self._timeout_ms / 1000):
                 return await request
         except TimeoutError:
-            told = f"no answer in {self._timeout_ms} ms"
-            raise StoreUnavailableError(f"{operation} {key} in {self._shown}: {told}") from None
+            mistake = f"no answer in {self._timeout_ms} ms"
+            raise StoreUnavailableError(f"{operation} {key} in {self._shown}: {mistake}") from None
         except self._errors as error:
             # "from None": a traceback would show the texts of obstore, which have answers and URLs in them.
             raise store_error(error, operation, key, self._shown) from None

@@ -36,16 +36,16 @@ def open_store(
         import obstore.exceptions
         import obstore.store
     except ImportError:
-        found = f"{shown_url(url)}, and the package obstore isn't installed"
+        mistake = f"{shown_url(url)}, and the package obstore isn't installed"
         allowed = (
             "any store once it is (pip install 'blumfeld[tiered]'), or that of a plug-in in [plugins] stores"
         )
-        raise StoreRefusedError(AT, found, allowed) from None
+        raise StoreRefusedError(AT, mistake, allowed) from None
     try:
         return _opened(obstore.store, place, shown_url(url), runtime, options)
     except (obstore.exceptions.BaseError, OSError) as error:
-        told = str(error).partition("\n")[0][:200]
-        raise StoreRefusedError(AT, f"{shown_url(url)} ({told})", FORMS[place.scheme]) from None
+        reason = str(error).partition("\n")[0][:200]
+        raise StoreRefusedError(AT, f"{shown_url(url)} ({reason})", FORMS[place.scheme]) from None
 
 
 def _opened(kinds: Any, place: StoreUrl, shown: str, runtime: Runtime, options: StoreOptions) -> ObjectStore:

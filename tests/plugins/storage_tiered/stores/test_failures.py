@@ -197,6 +197,6 @@ def test_a_folder_that_may_not_be_changed_is_denied(text: str) -> None:
 def test_a_signature_in_a_url_is_left_out() -> None:
     url = f"https://a.blob.core.windows.net/c/k?sv=1&sig={SECRET}"
     text = f"Error performing GET {url} in 3s - connection error\n\nDebug source:\n{SECRET}"
-    told = str(store_error(ValueError(text), "get", "k", "x"))
-    assert SECRET not in told
-    assert "connection error" in told
+    message = str(store_error(ValueError(text), "get", "k", "x"))
+    assert SECRET not in message
+    assert "connection error" in message

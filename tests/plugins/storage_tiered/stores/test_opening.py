@@ -229,12 +229,12 @@ def test_keys_that_were_renewed_are_used_when_the_old_ones_are_old(
         (f"[default]\naws_secret_access_key = {SECRET}\n", "without aws_access_key_id"),
     ]
 )
-def test_a_file_without_keys_is_refused_and_not_repeated(content: str | None, told: str) -> None:
+def test_a_file_without_keys_is_refused_and_not_repeated(content: str | None, complaint: str) -> None:
     runtime = FakeRuntime()
     if content is not None:
         runtime.files.write_atomically("/keys", content.encode())
     options = StoreOptions(s3=S3Options(credentials_file="/keys"))
-    with pytest.raises(StoreRefusedError, match=told) as raised:
+    with pytest.raises(StoreRefusedError, match=complaint) as raised:
         open_store("s3://ticks", runtime, options, {})
     assert raised.value.path == "storage.options.s3.credentials_file"
     assert SECRET not in str(raised.value)
