@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from blumfeld.broker.handlers.forwarded_requests import forward
+from blumfeld.broker.handlers.controller_requests import forward
 from blumfeld.broker.ports import Ports
 from blumfeld.spi.cluster import BROKER_RESOURCE, GROUP_RESOURCE, TOPIC_RESOURCE
 from blumfeld.spi.completion import Completion

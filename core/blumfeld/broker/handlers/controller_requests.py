@@ -1,20 +1,29 @@
-"""Requests of other nodes that only the controller serves. A node that isn't the controller passes none of them on."""
+"""Requests that the controller decides on.
+
+Those of other nodes only the controller serves; a node that isn't the controller passes none of them on. A client's
+request may come to any broker, which forwards it and returns the answer (KIP-590).
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from blumfeld.broker.handlers.common import CLUSTER_NAME
 from blumfeld.broker.ports import Ports
 from blumfeld.spi.completion import Completion
+from blumfeld.spi.consensus import OnBehalf
 from blumfeld.spi.context import ApiHandler, RequestContext
 from blumfeld.wire.api import response_class
 from blumfeld.wire.errors import BrokerError, ErrorCode
 from blumfeld.wire.schema import Message
 
-TIMEOUT_MS = 5_000
+NODE_TIMEOUT_MS = 5_000
 """Time to commit a decision. Then the answer is REQUEST_TIMED_OUT, and the other node asks again. Kafka's controller
 has a limit for heartbeats only: half of ``broker.heartbeat.interval.ms``."""
+CLIENT_TIMEOUT_MS_MIN = 1_000
+"""Shortest wait for the controller. A client may say 0 ("don't wait"), but a decision takes milliseconds, and the
+client should learn its outcome."""
 
 
 def check_controller(ports: Ports) -> None:
@@ -44,7 +53,7 @@ def controller_handler(ports: Ports, key: int, min_version: int, max_version: in
             raise BrokerError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
         check_controller(ports)
         # The other node waits for its own image, if it has to.
-        return ports.controller.submit(request, TIMEOUT_MS, wait_image=False)
+        return ports.controller.submit(request, NODE_TIMEOUT_MS, wait_image=False)
 
     def failed(_request: Message, code: int, message: str | None) -> Message:
         response: Any = response_class(key)()
@@ -61,3 +70,36 @@ def controller_handler(ports: Ports, key: int, min_version: int, max_version: in
         handle=handle,
         error_response=failed,
     )
+
+
+def forward(
+    ports: Ports,
+    request: Message,
+    context: RequestContext,
+    timeout_ms: int,
+    complete: Callable[[Message], Message],
+) -> Completion[Message]:
+    """Submit a client's request to the controller. Completes with its answer, which ``complete`` may change, or fails
+    with its ``BrokerError``.
+
+    The change is in this node's image by then, and the partitions that it places here are open.
+
+    :raises BrokerError: NOT_CONTROLLER: the request came in on a controller listener, and this node isn't the
+        controller. The other node looks for the controller and asks again
+    """
+    if context.listener.kind == "controller":
+        check_controller(ports)
+    whole: Completion[Message] = Completion()
+
+    def decided(done: Completion[Message]) -> None:
+        if done.error is not None:
+            whole.fail(done.error)
+        else:
+            # A client may produce as soon as it has our answer, so new partitions must be open before we answer.
+            settled = ports.hosted.settled()
+            settled.when_done(lambda _: whole.complete(complete(done.result())))
+
+    on_behalf = OnBehalf(context.principal, context.peer_host, context.client_id)
+    answer = ports.controller.submit(request, max(timeout_ms, CLIENT_TIMEOUT_MS_MIN), on_behalf=on_behalf)
+    answer.when_done(decided)
+    return whole

@@ -9,7 +9,7 @@ controller listeners other brokers ask for the topics that they create by themse
 from __future__ import annotations
 
 from blumfeld.broker.handlers.common import TOPICS_AT_ONCE
-from blumfeld.broker.handlers.forwarded_requests import forward
+from blumfeld.broker.handlers.controller_requests import forward
 from blumfeld.broker.ports import Ports
 from blumfeld.metadata.topics.creation import NEW_PARTITIONS_MAX
 from blumfeld.spi.completion import Completion, Steps

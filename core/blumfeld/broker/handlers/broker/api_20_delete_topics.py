@@ -5,7 +5,7 @@ v4  flexible. v5  error messages. v6  by id as well as by name. Left out: the mu
 
 from __future__ import annotations
 
-from blumfeld.broker.handlers.forwarded_requests import forward
+from blumfeld.broker.handlers.controller_requests import forward
 from blumfeld.broker.ports import Ports
 from blumfeld.spi.completion import Completion
 from blumfeld.spi.context import ApiHandler, RequestContext

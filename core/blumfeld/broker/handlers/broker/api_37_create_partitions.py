@@ -6,7 +6,7 @@ v2  flexible. v3  the mutation quota may refuse. Left out: that quota.
 from __future__ import annotations
 
 from blumfeld.broker.handlers.common import TOPICS_AT_ONCE
-from blumfeld.broker.handlers.forwarded_requests import forward
+from blumfeld.broker.handlers.controller_requests import forward
 from blumfeld.broker.ports import Ports
 from blumfeld.spi.completion import Completion
 from blumfeld.spi.context import ApiHandler, RequestContext

@@ -6,7 +6,7 @@ v1  unclean elections, one error for the whole. v2  flexible. The controller dec
 from __future__ import annotations
 
 from blumfeld.broker.handlers.common import CLUSTER_NAME
-from blumfeld.broker.handlers.forwarded_requests import forward
+from blumfeld.broker.handlers.controller_requests import forward
 from blumfeld.broker.ports import Ports
 from blumfeld.metadata.partitions.requested_elections import failed
 from blumfeld.spi.completion import Completion

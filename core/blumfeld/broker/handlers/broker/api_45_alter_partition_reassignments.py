@@ -5,7 +5,7 @@ v1  a client may forbid a change of the replication factor (KIP-860).
 
 from __future__ import annotations
 
-from blumfeld.broker.handlers.forwarded_requests import forward
+from blumfeld.broker.handlers.controller_requests import forward
 from blumfeld.broker.ports import Ports
 from blumfeld.spi.completion import Completion
 from blumfeld.spi.context import ApiHandler, RequestContext

@@ -7,7 +7,7 @@ cluster until its next start.
 from __future__ import annotations
 
 from blumfeld.broker.handlers.common import CLUSTER_NAME
-from blumfeld.broker.handlers.forwarded_requests import forward
+from blumfeld.broker.handlers.controller_requests import forward
 from blumfeld.broker.ports import Ports
 from blumfeld.spi.completion import Completion
 from blumfeld.spi.context import ApiHandler, RequestContext
