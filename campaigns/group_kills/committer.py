@@ -6,12 +6,8 @@ import threading
 import time
 
 from blumfeld.client.errors import COORDINATOR_MOVES
-from blumfeld.wire.messages.offset_commit import (
-    OffsetCommitRequest,
-    OffsetCommitRequestPartition,
-    OffsetCommitRequestTopic,
-    OffsetCommitResponse,
-)
+from blumfeld.wire.messages.offset_commit import OffsetCommitResponse
+from blumfeld_kit.simulation.clients.offsets import commit_request
 from campaigns.clients.load.promises import GroupPromises
 from campaigns.raw_connection import ConnectionEnded, RawConnection
 
@@ -61,12 +57,7 @@ class Committer:
                 time.sleep(0.02)
 
     def _commit(self, connection: RawConnection, offset: int) -> None:
-        partitions = [
-            OffsetCommitRequestPartition(partition_index=at, committed_offset=offset)
-            for at in range(self._partitions)
-        ]
-        topic = OffsetCommitRequestTopic(name=self._topic, partitions=partitions)
-        request = OffsetCommitRequest(group_id=GROUP, topics=[topic])
+        request = commit_request(GROUP, {(self._topic, index): offset for index in range(self._partitions)})
         answer = connection.ask(request, COMMIT_VERSION, OffsetCommitResponse)
         for item in answer.topics[0].partitions:
             if not item.error_code:

@@ -13,17 +13,13 @@ from typing import Any, TypeAlias
 import msgspec
 
 from blumfeld.wire.errors import ErrorCode
-from blumfeld.wire.messages.offset_commit import (
-    OffsetCommitRequest,
-    OffsetCommitRequestPartition,
-    OffsetCommitRequestTopic,
-)
 from blumfeld.wire.messages.offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
     OffsetFetchRequestTopics,
 )
 from blumfeld.wire.schema import Message
+from blumfeld_kit.simulation.clients.offsets import commit_request
 
 Partition: TypeAlias = tuple[str, int]
 """(topic name, partition)."""
@@ -272,19 +268,9 @@ class Member:
         """Commit these, unless there is nothing, or it has no say any more."""
         if not positions or self.epoch < 1 or not self.settings.commit_interval_ms:
             return
-        topics: dict[str, OffsetCommitRequestTopic] = {}
-        for (name, index), offset in sorted(positions.items()):
-            topic = topics.setdefault(name, OffsetCommitRequestTopic(name=name))
-            topic.partitions.append(
-                OffsetCommitRequestPartition(partition_index=index, committed_offset=offset)
-            )
-        request = OffsetCommitRequest(
-            group_id=self.settings.group_id,
-            generation_id_or_member_epoch=self.epoch,
-            member_id=self.member_id,
-            group_instance_id=self.settings.instance_id,
-            topics=list(topics.values()),
-        )
+        request = commit_request(self.settings.group_id, dict(sorted(positions.items())))
+        request.member_id, request.group_instance_id = self.member_id, self.settings.instance_id
+        request.generation_id_or_member_epoch = self.epoch
         self._ask("commit", request, 9)
 
     def _committed(self, question: Asked, response: Any) -> None:

@@ -20,16 +20,12 @@ from blumfeld.client.blocking_connection import BlockingConnection
 from blumfeld.client.errors import COORDINATOR_MOVES, error_name
 from blumfeld.coordinator.runtime.coordinator import partition_for
 from blumfeld.spi.internal_topics import OFFSETS_TOPIC
-from blumfeld.wire.messages.offset_commit import (
-    OffsetCommitRequest,
-    OffsetCommitRequestPartition,
-    OffsetCommitRequestTopic,
-    OffsetCommitResponse,
-)
+from blumfeld.wire.messages.offset_commit import OffsetCommitResponse
 from blumfeld.wire.messages.offset_fetch import OffsetFetchRequest, OffsetFetchResponse
 from blumfeld.wire.primitives import DecodeError
 from blumfeld_bench.drivers.contract import DriverError
 from blumfeld_bench.drivers.wire_client import WireClient
+from blumfeld_kit.simulation.clients.offsets import commit_request
 from campaigns.bench.starts import restarts
 from campaigns.bench.starts.restarts import CLEAN, KILLED
 
@@ -86,7 +82,8 @@ class Groups:
         while left:
             pairs = list(zip(connections, left, strict=False))
             for connection, number in pairs:
-                connection.send(self._request(number), COMMIT_VERSION)
+                offsets = {(TOPIC, index): offset for index, offset in self._committed(number).items()}
+                connection.send(commit_request(self.group(number), offsets), COMMIT_VERSION)
             for connection, number in pairs:
                 answer = connection.receive().message
                 assert isinstance(answer, OffsetCommitResponse)
@@ -95,14 +92,6 @@ class Groups:
                     left.remove(number)
                 elif not codes <= COORDINATOR_MOVES or time.monotonic() > deadline:
                     raise DriverError(f"{self.group(number)}: {', '.join(map(error_name, sorted(codes)))}")
-
-    def _request(self, number: int) -> OffsetCommitRequest:
-        partitions = [
-            OffsetCommitRequestPartition(partition_index=at, committed_offset=offset)
-            for at, offset in self._committed(number).items()
-        ]
-        topics = [OffsetCommitRequestTopic(name=TOPIC, partitions=partitions)]
-        return OffsetCommitRequest(group_id=self.group(number), topics=topics)
 
     def _committed(self, number: int) -> dict[int, int]:
         return {partition: number * 1_000 + partition for partition in range(self.offsets)}

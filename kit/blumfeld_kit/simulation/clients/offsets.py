@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from blumfeld.client.classic_group import Membership
+from blumfeld.client.fetch import Place
 from blumfeld.spi.storage import TopicPartition
 from blumfeld.wire.errors import ErrorCode, is_retriable
 from blumfeld.wire.messages.offset_commit import (
@@ -54,6 +55,15 @@ async def fetch_offsets(
     }
 
 
+def commit_request(group: str, offsets: Mapping[Place, int]) -> OffsetCommitRequest:
+    """Return the request by which a group without members commits. A member puts its id and its epoch into it."""
+    topics: dict[str, OffsetCommitRequestTopic] = {}
+    for (name, index), offset in offsets.items():
+        topic = topics.setdefault(name, OffsetCommitRequestTopic(name=name))
+        topic.partitions.append(OffsetCommitRequestPartition(partition_index=index, committed_offset=offset))
+    return OffsetCommitRequest(group_id=group, topics=list(topics.values()))
+
+
 async def commit_offsets(
     connection: ClientConnection,
     group: str,
@@ -61,13 +71,7 @@ async def commit_offsets(
     membership: Membership | None = None,
 ) -> dict[TopicPartition, ErrorCode]:
     """Commit offsets, as a member or without one. Return each partition's outcome. :raises OSError: nobody knows it"""
-    topics: dict[str, OffsetCommitRequestTopic] = {}
-    for at, offset in offsets.items():
-        topic = topics.setdefault(at.topic, OffsetCommitRequestTopic(name=at.topic))
-        topic.partitions.append(
-            OffsetCommitRequestPartition(partition_index=at.partition, committed_offset=offset)
-        )
-    request = OffsetCommitRequest(group_id=group, topics=list(topics.values()))
+    request = commit_request(group, {(at.topic, at.partition): offset for at, offset in offsets.items()})
     if membership is not None:
         request.generation_id_or_member_epoch = membership.generation
         request.member_id = membership.member_id
