@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import subprocess
-import sys
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,10 +10,9 @@ from typing import Any
 
 import pytest
 
-from blumfeld.testing.process import free_port
+from blumfeld_kit.cluster import Cluster, cluster_of_this_build
 from tests.kafka_peer import peer_script, tool
 from tests.plugins.transactions.test_client import WAIT_S, producer, read
-from tests.plugins.transactions.test_three_nodes import MANIFEST
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
@@ -27,36 +23,13 @@ OPEN, DONE, HANGING = "open", "done", "hanging"
 
 
 @contextmanager
-def cluster_on(folder: Path, nodes: int, port: int) -> Iterator[str]:
-    """This many nodes on a directory of theirs; their address."""
-    manifest = folder / "cluster.toml"
-    text = MANIFEST.format(data=folder / "data", port=port, controller_port=port + nodes)
-    manifest.write_text(text.replace("nodes = 3", f"nodes = {nodes}"))
-    with (folder / "log").open("a") as log:
-        command = [sys.executable, "-m", "blumfeld.cli.main", "run", str(manifest)]
-        process = subprocess.Popen(command, stdout=log, stderr=log)
+def running(cluster: Cluster) -> Iterator[str]:
+    """The nodes, started on what they have; their address."""
     try:
-        _await_brokers(f"127.0.0.1:{port}", nodes, folder / "log")
-        yield f"127.0.0.1:{port}"
+        cluster.start()
+        yield cluster.addresses
     finally:
-        process.terminate()
-        process.wait(60)
-
-
-def _await_brokers(address: str, nodes: int, log: Path) -> None:
-    from confluent_kafka import KafkaException
-    from confluent_kafka.admin import AdminClient
-
-    deadline = time.monotonic() + WAIT_S
-    while True:
-        try:
-            admin = AdminClient({"bootstrap.servers": address, "log_level": 0})
-            if len(admin.list_topics(timeout=5).brokers) == nodes:
-                return
-        except KafkaException:
-            pass
-        assert time.monotonic() < deadline, log.read_text()[-3_000:]
-        time.sleep(0.2)
+        cluster.stop()
 
 
 def leave_open(address: str, transactional_id: str, value: str) -> Any:
@@ -81,19 +54,21 @@ def test_the_tool_lists_finds_and_ends_transactions(tmp_path: Path, nodes: int) 
     from confluent_kafka.admin import AdminClient
     from confluent_kafka.cimpl import NewTopic
 
-    peer, port = peer_script(), free_port(2 * nodes)
+    peer = peer_script()
+    settings = ('transactions.plugin="transactions"', 'config."transaction.state.log.num.partitions"=6')
+    cluster = cluster_of_this_build(nodes, tmp_path, settings)
 
     def transactions(*arguments: str) -> str:
-        return tool(peer, COMMAND, "--bootstrap-server", f"127.0.0.1:{port}", *arguments)
+        return tool(peer, COMMAND, "--bootstrap-server", cluster.addresses, *arguments)
 
-    with cluster_on(tmp_path, nodes, port) as address:
+    with running(cluster) as address:
         admin = AdminClient({"bootstrap.servers": address, "log_level": 0})
         admin.create_topics([NewTopic("t", 1, nodes)])["t"].result(WAIT_S)
         held = leave_open(address, HANGING, "lost")
     del held
-    for path in (tmp_path / "data").rglob("__transaction_state-*"):
+    for path in tmp_path.rglob("__transaction_state-*"):
         shutil.rmtree(path)
-    with cluster_on(tmp_path, nodes, port) as address:
+    with running(cluster) as address:
         done = leave_open(address, DONE, "seen")
         done.commit_transaction(WAIT_S)
         held = leave_open(address, OPEN, "open")

@@ -2,32 +2,15 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
-import time
 from pathlib import Path
 
 import pytest
 
-from blumfeld.testing.process import free_port
+from blumfeld_kit.cluster import cluster_of_this_build
 from tests.plugins.transactions.test_client import WAIT_S, producer, read
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(200)]
 
-MANIFEST = """
-nodes = 3
-[node]
-data_dir = "{data}"
-[network]
-listeners = [
-  {{ name = "PLAINTEXT", kind = "broker", bind = "127.0.0.1:{port}", inter_broker = true }},
-  {{ name = "CONTROLLER", kind = "controller", bind = "127.0.0.1:{controller_port}" }},
-]
-[transactions]
-plugin = "transactions"
-[config]
-"transaction.state.log.num.partitions" = 6
-"""
 PARTITIONS = 6
 
 
@@ -36,19 +19,12 @@ def test_a_coordinator_ends_transactions_at_the_other_nodes(tmp_path: Path) -> N
     from confluent_kafka.admin import AdminClient
     from confluent_kafka.cimpl import NewTopic
 
-    port = free_port(6)
-    manifest = tmp_path / "three.toml"
-    manifest.write_text(MANIFEST.format(data=tmp_path / "data", port=port, controller_port=port + 3))
-    address = f"127.0.0.1:{port}"
-    with (tmp_path / "log").open("w") as log:
-        command = [sys.executable, "-m", "blumfeld.cli.main", "run", str(manifest)]
-        cluster = subprocess.Popen(command, stdout=log, stderr=log)
+    settings = ('transactions.plugin="transactions"', 'config."transaction.state.log.num.partitions"=6')
+    cluster = cluster_of_this_build(3, tmp_path, settings)
     try:
+        cluster.start()
+        address = cluster.addresses
         admin = AdminClient({"bootstrap.servers": address, "log_level": 0})
-        deadline = time.monotonic() + 60
-        while len(admin.list_topics(timeout=WAIT_S).brokers) < 3:
-            assert time.monotonic() < deadline, (tmp_path / "log").read_text()
-            time.sleep(0.2)
         admin.create_topics([NewTopic("t", PARTITIONS, 3)])["t"].result(WAIT_S)
         committed, everything = [], []
         for number in range(4):
@@ -68,5 +44,4 @@ def test_a_coordinator_ends_transactions_at_the_other_nodes(tmp_path: Path) -> N
         assert read(address, "read_committed", PARTITIONS) == sorted(committed)
         assert read(address, "read_uncommitted", PARTITIONS) == sorted(everything)
     finally:
-        cluster.terminate()
-        cluster.wait(60)
+        cluster.stop()
