@@ -19,6 +19,8 @@ from blumfeld.spi.storage import LogRead, LogStorage, PartitionLog, SegmentedLog
 class LogStartState(msgspec.Struct, frozen=True, kw_only=True):
     """The state of a log at an offset whose records below lie in the remote store: a replica may begin there."""
 
+    offset: int
+    """The end of a copied segment."""
     epochs: tuple[EpochEntry, ...]
     """Leader epochs of the records below the offset, oldest first."""
     producers: bytes | None
@@ -65,8 +67,9 @@ class TieredLog(SegmentedLog, Protocol):
         ...
 
     def state_at(self, offset: int, leader_epoch: int) -> Completion[LogStartState]:
-        """Find the state of the log at ``offset``, which is the end of a copied segment, as ``leader_epoch`` had it at
-        ``offset - 1``. A follower begins at its leader's local start (KIP-405, OFFSET_MOVED_TO_TIERED_STORAGE).
+        """Find the state of the log at the end of the copied segment that has ``offset - 1`` in ``leader_epoch``. That
+        may lie above ``offset``: another leader, with other segments, may have copied it. A follower begins there, near
+        its leader's local start (KIP-405, OFFSET_MOVED_TO_TIERED_STORAGE).
 
         Fails with ``BrokerError``: KAFKA_STORAGE_ERROR if it can't be had now; the follower tries again.
         """

@@ -129,6 +129,7 @@ class FakeTieredLog:
                     [bytes(batch.data) for batch in held],
                     list(decode_aborted(index)),
                     LogStartState(
+                        offset=end,
                         epochs=tuple(epochs.entries),
                         producers=self.inner.aux.read(segment_name(end, Suffix.PRODUCER_SNAPSHOT)),
                     ),
@@ -196,7 +197,7 @@ class FakeTieredLog:
 
     def _state_at(self, offset: int) -> LogStartState:
         for segment in self.remote:
-            if segment.next_offset == offset:
+            if segment.base_offset < offset <= segment.next_offset:
                 return segment.state
         raise BrokerError(ErrorCode.KAFKA_STORAGE_ERROR)
 

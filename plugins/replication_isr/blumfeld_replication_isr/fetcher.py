@@ -23,6 +23,7 @@ from blumfeld.spi.replication_quota import ReplicationQuota
 from blumfeld.spi.runtime import Phase, Timer
 from blumfeld.spi.scheduler import Lane, Work
 from blumfeld.spi.steps import drained
+from blumfeld.spi.tiering import LogStartState
 from blumfeld.wire.codec import decode
 from blumfeld.wire.errors import BrokerError, known_code
 from blumfeld.wire.messages.fetch import FetchResponse, PartitionData
@@ -42,6 +43,7 @@ from blumfeld_replication_isr.fetcher_rules import (
 )
 from blumfeld_replication_isr.log_ends import LogEnds
 from blumfeld_replication_isr.node import Node
+from blumfeld_replication_isr.tiered_start import TieredStart, has_all_in_store
 
 SMALL_PARTS = 16
 """An answer for so many partitions is taken at once. It doesn't wait for larger ones."""
@@ -163,7 +165,10 @@ class Fetcher:
         self.rules.add(follower.key, position)
         self._quota_of(follower)
         high_watermark = follower.host.high_watermark
-        if position.last_fetched_epoch < 0 and position.offset > high_watermark:
+        if position.last_fetched_epoch < 0 and has_all_in_store(follower.host.log):
+            # A crash took the state that its start came with.
+            self._begin_at_local_start(follower, position.log_start_offset)
+        elif position.last_fetched_epoch < 0 and position.offset > high_watermark:
             # The leader can't compare a log that has no epochs, so only what is committed is known to be the leader's.
             self._truncate(follower, high_watermark)
 
@@ -411,6 +416,8 @@ class Fetcher:
             case Verdict.LOOK_UP:
                 self.rules.busy(follower.key)
                 self._lost.append(follower)
+            case Verdict.BEGIN:
+                self._begin_at_local_start(follower, data.log_start_offset)
             case Verdict.WAIT:
                 self.rules.wait(follower.key)
             case Verdict.BACK_OFF:
@@ -519,6 +526,55 @@ class Fetcher:
         if self._has(follower):
             self.rules.moved(follower.key, follower.position())
             self._plan()
+
+    # OFFSET_MOVED_TO_TIERED_STORAGE
+
+    def _begin_at_local_start(self, follower: IsrFollower, log_start_offset: int) -> None:
+        """Begin a log anew where the leader's local one starts.
+
+        :param log_start_offset: the start of the whole log
+        """
+        self.rules.busy(follower.key)
+        connection = self._connections
+        epoch, timeout_ms = follower.image.leader_epoch, self._settings.timeout_ms
+        start = TieredStart(follower.host, epoch, self._channel, self._node.node_id, timeout_ms)
+
+        def came(done: Completion[LogStartState]) -> None:
+            if self._stopped or not self._has(follower):
+                return
+            if done.error is None:
+                self._apart(follower, self._restart, follower, done.result(), log_start_offset)
+            elif connection != self._connections:
+                self._again(follower)
+            else:
+                self._back_off(follower)
+                self._say_no_start(follower, done.error)
+            self._plan()
+
+        start.when_done(came)
+
+    def _restart(self, follower: IsrFollower, state: LogStartState, log_start_offset: int) -> None:
+        host = follower.host
+        self._events.info(
+            "the records behind our log lie in the remote store; it begins at the leader's local start",
+            partition=str(host.partition),
+            leader=self._leader_id,
+            end_offset=host.log.placed_end_offset,
+            offset=state.offset,
+            log_start_offset=log_start_offset,
+        )
+        host.restart_at(state.offset, state.epochs, state.producers, min(log_start_offset, state.offset))
+        self._again(follower)
+
+    def _say_no_start(self, follower: IsrFollower, error: BaseException) -> None:
+        self._repeated.say(
+            self._events.warning,
+            "a follower doesn't know yet how it begins at the leader's local start",
+            (follower.key, type(error)),
+            partition=str(follower.host.partition),
+            leader=self._leader_id,
+            error=str(error),
+        )
 
     # OFFSET_OUT_OF_RANGE
 

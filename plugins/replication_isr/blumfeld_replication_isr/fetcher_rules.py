@@ -60,6 +60,8 @@ class Verdict(Enum):
     """The log diverges: truncate to :func:`~blumfeld.log.leader_epochs.truncation_offset`, and fetch again."""
     LOOK_UP = auto()
     """The leader's log begins behind our end, or ends before it: ask where, then see :func:`out_of_range`."""
+    BEGIN = auto()
+    """The leader has the records behind our end in a remote store alone: begin at its local log start."""
     BACK_OFF = auto()
     """Fetch again after a pause."""
     WAIT = auto()
@@ -75,6 +77,8 @@ def verdict(error_code: int, diverging_epoch: int) -> Verdict:
         return Verdict.APPEND if diverging_epoch < 0 else Verdict.TRUNCATE
     if error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
         return Verdict.LOOK_UP
+    if error_code == ErrorCode.OFFSET_MOVED_TO_TIERED_STORAGE:
+        return Verdict.BEGIN
     if error_code == ErrorCode.FENCED_LEADER_EPOCH:
         return Verdict.WAIT
     # The other errors pass by themselves (PASSING), or need an operator, and the log says so.

@@ -167,7 +167,7 @@ class Following:
             return await asked
 
         state = self._cluster.replicas[self._id].node.runtime.run(wait())
-        self._host.restart_at(start, state.epochs, state.producers, log_start_offset)
+        self._host.restart_at(state.offset, state.epochs, state.producers, log_start_offset)
 
     def _truncate(self, offset: int) -> None:
         self.truncations.append(offset)

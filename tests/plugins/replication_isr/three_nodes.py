@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Coroutine, Sequence
+from importlib.metadata import EntryPoint
 from random import Random
 from typing import Any, cast
 
@@ -69,6 +70,8 @@ class ThreeNodes:
         config: dict[str, Any] | None = None,
         sections: dict[str, Any] | None = None,
         data_dirs: Sequence[str] = ("/data",),
+        plugins: Sequence[EntryPoint] = (),
+        tiers: bool = False,
     ) -> None:
         self.loop = SimulatedLoop()
         self.chance = Random(f"{seed}/fate")
@@ -76,7 +79,7 @@ class ThreeNodes:
         self.defects: list[tuple[str, BaseException]] = []
         self.events: list[tuple[int, str, dict[str, Any]]] = []
         self.config = CONFIG | (config or {})
-        self.shared = SharedController(self.loop, self.config)
+        self.shared = SharedController(self.loop, {**self.config, "remote.log.storage.system.enable": tiers})
         point = self.shared.plugin()
         self.machines = [
             Machine(
@@ -97,7 +100,7 @@ class ThreeNodes:
                         },
                         **(sections or {}),
                     },
-                    plugins=[point],
+                    plugins=[point, *plugins],
                 ),
                 lambda where, error: self.defects.append((where, error)),
             )
