@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from types import SimpleNamespace
 from typing import Any, TypeVar, cast
 
@@ -307,6 +308,14 @@ class FakeMetadata:
         )
         self.image.topics[name] = topic
         self.tell(ImageDelta(partitions_changed=((topic, image),)))
+
+
+@contextmanager
+def refusal(code: ErrorCode) -> Iterator[None]:
+    """What is done within must be refused with this code."""
+    with pytest.raises(BrokerError) as caught:
+        yield
+    assert caught.value.code == code
 
 
 def noting(monkeypatch: pytest.MonkeyPatch, owner: Any, name: str, note: Callable[..., T]) -> list[T]:

@@ -14,7 +14,7 @@ from blumfeld.wire.api import ApiKey
 from blumfeld.wire.batches.builder import build_batch
 from blumfeld.wire.batches.records import Record
 from blumfeld.wire.compression.codec import Codec
-from blumfeld.wire.errors import BrokerError, ErrorCode
+from blumfeld.wire.errors import ErrorCode
 from blumfeld.wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from blumfeld.wire.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from blumfeld.wire.messages.offset_commit import (
@@ -24,7 +24,7 @@ from blumfeld.wire.messages.offset_commit import (
 )
 from blumfeld.wire.messages.offset_fetch import OffsetFetchRequest
 from blumfeld_groups_classic import ClassicGroupProtocol
-from tests.broker.harness import NODE, BrokerHarness
+from tests.broker.harness import NODE, BrokerHarness, refusal
 from tests.broker.plain_storage import PlainLog, PlainStorage
 from tests.coordinator.groups.test_offsets import commit_request
 
@@ -210,9 +210,8 @@ def test_records_that_do_not_fit_are_as_few_batches_as_take_them(bytes_max: int)
 
 def test_a_record_that_never_fits_is_refused() -> None:
     """Whatever stands before it: nothing may be placed, then."""
-    with pytest.raises(BrokerError) as refused:
+    with refusal(ErrorCode.MESSAGE_TOO_LARGE):
         fitting([item(1), item(300)], 300)
-    assert refused.value.code is ErrorCode.MESSAGE_TOO_LARGE
 
 
 def large_commit(partitions: int) -> Any:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, cast
 
-import msgspec
 import pytest
 
 from blumfeld.broker.coordination import group_lag
@@ -31,6 +30,7 @@ from tests.broker.coordination.test_group_coordination import Grouped
 from tests.kernel.watching.test_metrics_endpoint import ask, with_endpoint
 
 OTHER = 2
+LAG = 'blumfeld_group_lag{group="g",partition="0",topic="t"}'
 
 
 class Peers:
@@ -49,15 +49,14 @@ class Peers:
     ) -> Completion[Message]:
         self.asked.append(request)
         answer = self.answers.pop(0)
+        if not isinstance(answer, Exception):
+            return Completion.of(answer)
         completion: Completion[Message] = Completion()
-        if isinstance(answer, Exception):
-            completion.fail(answer)
-        else:
-            completion.complete(answer)
+        completion.fail(answer)
         return completion
 
 
-def asked(broker: Grouped, query: str) -> str:
+def lag_page(broker: Grouped, query: str) -> str:
     text = ""
 
     async def body(port: int) -> None:
@@ -78,9 +77,8 @@ def committed(records: int, offset: int) -> Grouped:
 
 
 def led_elsewhere(broker: Grouped, topic: str, leader: int = OTHER) -> None:
-    image = broker.metadata.image.topics[topic].partitions[0]
-    elsewhere = msgspec.structs.replace(image, leader=leader, leader_epoch=image.leader_epoch + 1)
-    broker.metadata.change_partition(topic, elsewhere)
+    epoch = broker.metadata.image.topics[topic].partitions[0].leader_epoch + 1
+    broker.change_partition(topic, leader=leader, epoch=epoch)
     broker.runtime.run_turn()
 
 
@@ -106,32 +104,29 @@ def with_peers(broker: Grouped, *answers: Message | Exception) -> Peers:
 @pytest.mark.parametrize("query", ["?group=g", ""])
 def test_the_lag_is_what_lies_between_the_offset_and_the_high_watermark(query: str) -> None:
     """One group is asked for, or all groups that the node coordinates."""
-    text = asked(committed(3, 1), query)
+    text = lag_page(committed(3, 1), query)
     assert text.startswith("HTTP/1.1 200 OK\r\n")
-    assert 'blumfeld_group_lag{group="g",partition="0",topic="t"} 2.0' in text.splitlines()
-    assert 'blumfeld_group_lag_partitions_left_out{group="g"} 0.0' in text.splitlines()
-    assert "blumfeld_group_lag_groups_left_out 0.0" in text.splitlines()
+    nobody = 'blumfeld_group_lag_partitions_left_out{group="g"} 0.0', "blumfeld_group_lag_groups_left_out 0.0"
+    assert set(text.splitlines()) >= {f"{LAG} 2.0", *nobody}
 
 
 def test_an_offset_beyond_the_end_is_no_lag() -> None:
-    assert 'topic="t"} 0.0' in asked(committed(1, 5), "?group=g")
+    assert 'topic="t"} 0.0' in lag_page(committed(1, 5), "?group=g")
 
 
 def test_what_is_beyond_the_bound_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(group_lag, "PARTITIONS_MAX", 0)
-    text = asked(committed(1, 0), "?group=g")
+    text = lag_page(committed(1, 0), "?group=g")
     assert "partition=" not in text
     assert 'blumfeld_group_lag_partitions_left_out{group="g"} 1.0' in text.splitlines()
-    assert "blumfeld_group_lag_groups_left_out 1.0" in asked(committed(1, 0), "").splitlines()
+    assert "blumfeld_group_lag_groups_left_out 1.0" in lag_page(committed(1, 0), "").splitlines()
 
 
 def test_the_end_of_a_partition_that_is_led_elsewhere_is_asked_of_its_leader() -> None:
     broker = committed(1, 3)
     led_elsewhere(broker, "t")
     peers = with_peers(broker, ends(10))
-    assert (
-        'blumfeld_group_lag{group="g",partition="0",topic="t"} 7.0' in asked(broker, "?group=g").splitlines()
-    )
+    assert f"{LAG} 7.0" in lag_page(broker, "?group=g").splitlines()
     (request,) = peers.asked
     assert isinstance(request, ListOffsetsRequest)
     assert (request.replica_id, request.topics[0].partitions[0].timestamp) == (-1, -1)
@@ -144,7 +139,7 @@ def test_a_partition_whose_leader_says_no_end_is_left_out(answer: Message | Exce
     broker = committed(1, 0)
     led_elsewhere(broker, "t")
     with_peers(broker, answer)
-    text = asked(broker, "?group=g")
+    text = lag_page(broker, "?group=g")
     assert "partition=" not in text
     assert 'blumfeld_group_lag_partitions_left_out{group="g"} 1.0' in text.splitlines()
 
@@ -152,30 +147,25 @@ def test_a_partition_whose_leader_says_no_end_is_left_out(answer: Message | Exce
 def test_a_partition_without_a_leader_is_left_out() -> None:
     broker = committed(1, 0)
     led_elsewhere(broker, "t", leader=-1)
-    assert 'left_out{group="g"} 1.0' in asked(broker, "?group=g")
+    assert 'left_out{group="g"} 1.0' in lag_page(broker, "?group=g")
 
 
 def test_a_group_that_another_node_coordinates_is_asked_of_it() -> None:
     broker = committed(3, 0)
     led_elsewhere(broker, "__consumer_offsets")
     peers = with_peers(broker, offsets(1))
-    assert (
-        'blumfeld_group_lag{group="g",partition="0",topic="t"} 2.0' in asked(broker, "?group=g").splitlines()
-    )
+    assert f"{LAG} 2.0" in lag_page(broker, "?group=g").splitlines()
     (request,) = peers.asked
     assert isinstance(request, OffsetFetchRequest)
     assert [(group.group_id, group.topics) for group in request.groups] == [("g", None)]
-    assert "partition=" not in asked(broker, ""), "the other node shows it"
+    assert "partition=" not in lag_page(broker, ""), "the other node shows it"
 
 
 @pytest.mark.parametrize(
     ("lose", "said"),
     [
         (lambda broker: led_elsewhere(broker, "__consumer_offsets", leader=-1), "COORDINATOR_NOT_AVAILABLE"),
-        (
-            lambda broker: with_peers(broker, offsets(1, ErrorCode.NOT_COORDINATOR)),
-            "NOT_COORDINATOR",
-        ),
+        (lambda broker: with_peers(broker, offsets(1, ErrorCode.NOT_COORDINATOR)), "NOT_COORDINATOR"),
         (lambda broker: with_peers(broker, OSError("refused")), "refused"),
     ],
 )
@@ -185,7 +175,7 @@ def test_a_coordinator_that_does_not_answer_is_no_group_without_lag(
     broker = committed(1, 0)
     led_elsewhere(broker, "__consumer_offsets")
     lose(broker)
-    text = asked(broker, "?group=g")
+    text = lag_page(broker, "?group=g")
     assert text.startswith("HTTP/1.1 503 ")
     assert said in text
 
@@ -194,4 +184,4 @@ def test_a_coordinator_that_does_not_answer_is_no_group_without_lag(
     ("query", "status"), [("?x=1", 400), ("?group=", 400), ("?group=a&group=b", 400), ("?group=else", 404)]
 )
 def test_other_questions_are_refused(query: str, status: int) -> None:
-    assert asked(committed(1, 0), query).startswith(f"HTTP/1.1 {status} ")
+    assert lag_page(committed(1, 0), query).startswith(f"HTTP/1.1 {status} ")

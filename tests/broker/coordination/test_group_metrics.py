@@ -41,21 +41,21 @@ def test_a_scrape_counts_groups_by_type_and_state() -> None:
     broker = Grouped()
     broker.commit(5)
     broker.ask(join_request(), 9)
-    told = scrape(broker)
-    assert told['groups{state="CompletingRebalance",type="classic"}'] == 1
-    assert told["group_offsets"] == 1
-    assert told["group_offset_commits_total"] == 1
-    assert told["group_rebalances_total"] == 0
-    assert told['group_shards{state="active"}'] == 1
-    assert told['group_shards{state="loading"}'] == 0
+    samples = scrape(broker)
+    assert samples['groups{state="CompletingRebalance",type="classic"}'] == 1
+    assert samples["group_offsets"] == 1
+    assert samples["group_offset_commits_total"] == 1
+    assert samples["group_rebalances_total"] == 0
+    assert samples['group_shards{state="active"}'] == 1
+    assert samples['group_shards{state="loading"}'] == 0
 
 
 def test_a_rebalance_counts_when_it_has_an_assignment() -> None:
     broker = Grouped()
     rebalance(broker)
-    told = scrape(broker)
-    assert told['groups{state="Stable",type="classic"}'] == 1
-    assert told["group_rebalances_total"] == 1
+    samples = scrape(broker)
+    assert samples['groups{state="Stable",type="classic"}'] == 1
+    assert samples["group_rebalances_total"] == 1
 
 
 def test_who_waits_is_seen() -> None:
@@ -78,14 +78,14 @@ def test_a_load_is_seen_and_not_counted_as_new() -> None:
     rebalance(broker)
     broker.stop()
     again = Grouped(storage)
-    told = scrape(again)
-    assert told["group_loads_total"] == 1
-    assert told["group_records_replayed_total"] == 2
-    assert told["group_offset_commits_total"] == 0
-    assert told["group_rebalances_total"] == 0
-    assert told["group_records_appended_total"] == 0
-    assert told["group_offsets"] == 1
-    assert told["group_load_max_seconds"] >= told["group_load_last_seconds"] >= 0
+    samples = scrape(again)
+    assert samples["group_loads_total"] == 1
+    assert samples["group_records_replayed_total"] == 2
+    assert samples["group_offset_commits_total"] == 0
+    assert samples["group_rebalances_total"] == 0
+    assert samples["group_records_appended_total"] == 0
+    assert samples["group_offsets"] == 1
+    assert samples["group_load_max_seconds"] >= samples["group_load_last_seconds"] >= 0
 
 
 def test_a_dropped_shard_is_seen_and_takes_no_count_with_it() -> None:
@@ -94,12 +94,12 @@ def test_a_dropped_shard_is_seen_and_takes_no_count_with_it() -> None:
     broker.commit(1)
     broker.offsets_log.fail_next_write = True
     broker.commit(2)
-    told = scrape(broker)
-    assert told['group_shards{state="dropped"}'] == 1
-    assert told["group_shards_dropped_total"] == 1
+    samples = scrape(broker)
+    assert samples['group_shards{state="dropped"}'] == 1
+    assert samples["group_shards_dropped_total"] == 1
     broker.runtime.advance(RELOAD_DELAY_MS)
     broker.commit(3)
-    told = scrape(broker)
-    assert told['group_shards{state="active"}'] == 1
-    assert told["group_offset_commits_total"] == 3, "the one that failed was placed"
-    assert told["group_loads_total"] == 2
+    samples = scrape(broker)
+    assert samples['group_shards{state="active"}'] == 1
+    assert samples["group_offset_commits_total"] == 3, "the one that failed was placed"
+    assert samples["group_loads_total"] == 2

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import re
-import socket
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from blumfeld.client.blocking_connection import BlockingConnection
 from blumfeld.testing.process import BrokerProcess
 from blumfeld.wire.api import response_class
-from blumfeld.wire.codec import decode, encode
 from blumfeld.wire.errors import ErrorCode
-from blumfeld.wire.headers import put_request_header, response_body_offset
 from blumfeld.wire.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic
 from blumfeld.wire.schema import Message
 from tests.broker.coordination.transactional_offsets import PARTITIONS, work
@@ -28,7 +26,7 @@ ANSWER_S = 60
 Offsets = dict[tuple[str, str, int], int]
 
 
-def told(peer: str, address: str) -> Offsets:
+def offsets_told(peer: str, address: str) -> Offsets:
     """(group, topic, partition) → offset, as Kafka's tool says of a broker."""
     said = tool(
         peer, TOOLS + "consumer.group.ConsumerGroupCommand", "--bootstrap-server", address,
@@ -40,16 +38,10 @@ def told(peer: str, address: str) -> Offsets:
 
 def ask(address: str, request: Message, version: int, client_id: str = "test") -> Any:
     """The response to one request."""
-    key = request.meta.key
-    assert key is not None
-    frame = put_request_header(key, version, 1, client_id) + encode(request, version)
-    host, port = address.rsplit(":", 1)
-    with socket.create_connection((host, int(port)), timeout=ANSWER_S) as connection:
-        connection.sendall(len(frame).to_bytes(4) + frame)
-        with connection.makefile("rb") as answer:
-            body = answer.read(int.from_bytes(answer.read(4)))
-    _, start = response_body_offset(memoryview(body), key, version)
-    return decode(response_class(key), body, version, start)
+    assert request.meta.key is not None
+    host, _, port = address.rpartition(":")
+    with BlockingConnection(host, int(port), client_id, ANSWER_S) as connection:
+        return connection.ask(request, response_class(request.meta.key), version)
 
 
 def stable(address: str, group: str) -> dict[int, int | ErrorCode]:
@@ -66,13 +58,13 @@ def stable(address: str, group: str) -> dict[int, int | ErrorCode]:
 
 def open_transactions(peer: str, address: str) -> list[tuple[str, int, int]]:
     """(topic, partition, start offset) of every open transaction, by DescribeProducers."""
-    found = []
+    open_ones = []
     for topic, partitions in (("out", PARTITIONS), ("__consumer_offsets", 2)):
         for partition in range(partitions):
             said = transactions(peer, address, "describe-producers", topic, partition)
             rows = [line.split() for line in said.splitlines() if re.match(r"\s*\d+\s", line)]
-            found += [(topic, partition, int(row[-1])) for row in rows if row[-1].isdigit()]
-    return found
+            open_ones += [(topic, partition, int(row[-1])) for row in rows if row[-1].isdigit()]
+    return open_ones
 
 
 def transactions(peer: str, address: str, verb: str, topic: str, partition: int, *more: str) -> str:
@@ -102,7 +94,7 @@ def test_offsets_of_kafkas_transactions_are_ours(tmp_path: Path, crash: bool) ->
     peer = peer_script()
     with kafka_on(peer, tmp_path, *SETTINGS, kill=crash) as address:
         held: Any = work(address)
-        theirs = told(peer, address)
+        theirs = offsets_told(peer, address)
         groups = sorted({group for group, _, _ in theirs} | {"left-first"})
         theirs_stable = {group: stable(address, group) for group in groups}
     del held
@@ -112,7 +104,7 @@ def test_offsets_of_kafkas_transactions_are_ours(tmp_path: Path, crash: bool) ->
     broker = BrokerProcess(tmp_path)
     broker.start()
     try:
-        assert told(peer, broker.address) == theirs
+        assert offsets_told(peer, broker.address) == theirs
         assert {group: stable(broker.address, group) for group in groups} == theirs_stable
         hanging = open_transactions(peer, broker.address)
         assert {topic for topic, _, _ in hanging} == {"out", "__consumer_offsets"}
@@ -127,7 +119,7 @@ def test_offsets_of_kafkas_transactions_are_ours(tmp_path: Path, crash: bool) ->
             "left": {**theirs_stable["left"], 2: 1},
             "left-first": dict.fromkeys(range(PARTITIONS), -1),
         }
-        assert told(peer, broker.address) == theirs
+        assert offsets_told(peer, broker.address) == theirs
         if crash:
             broker.kill()
             broker.start()
@@ -136,5 +128,5 @@ def test_offsets_of_kafkas_transactions_are_ours(tmp_path: Path, crash: bool) ->
         assert broker.stop() == 0, broker.log_path.read_text()
     (tmp_path / "kafka.log").rename(tmp_path / "kafka-first.log")
     with kafka_on(peer, tmp_path, *SETTINGS) as address:
-        assert told(peer, address) == theirs
+        assert offsets_told(peer, address) == theirs
         assert {group: stable(address, group) for group in groups} == ended

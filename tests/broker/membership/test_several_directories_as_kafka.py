@@ -62,9 +62,9 @@ def even_out(kafka: Node, ours: Node) -> None:
     wait_until(lambda: kafka.described() == ours.described())
 
 
-def answers(pair: tuple[Node, Node], request: Message, version: int) -> list[Any]:
-    """The answers of both nodes, as comparable builtins. ``{}`` in a path stands for the node's folder."""
-    found = []
+def agree(pair: tuple[Node, Node], request: Message, version: int) -> None:
+    """Both nodes must give the same answer. ``{}`` in a path stands for the node's folder."""
+    answers = []
     for node in pair:
         folder = str(node.first.parent)
         asked = msgspec.structs.replace(request)
@@ -75,8 +75,9 @@ def answers(pair: tuple[Node, Node], request: Message, version: int) -> list[Any
         key = request.meta.key
         assert key is not None
         with RawConnection(node.address) as connection:
-            found.append(plain(connection.ask(asked, version, response_class(key)), folder))
-    return found
+            answers.append(plain(connection.ask(asked, version, response_class(key)), folder))
+    kafka, ours = answers
+    assert ours == kafka, f"{request} in v{version}"
 
 
 def plain(value: Any, folder: str) -> Any:
@@ -113,8 +114,7 @@ def test_moves_that_can_be_and_that_cannot(pair: tuple[Node, Node]) -> None:
         [],
     ):
         for version in (1, 2):
-            kafka, ours = answers(pair, AlterReplicaLogDirsRequest(dirs=dirs), version)
-            assert ours == kafka, f"{dirs} in v{version}"
+            agree(pair, AlterReplicaLogDirsRequest(dirs=dirs), version)
 
 
 def test_what_lies_where(pair: tuple[Node, Node]) -> None:
@@ -123,8 +123,7 @@ def test_what_lies_where(pair: tuple[Node, Node]) -> None:
         if topics is not None:
             wanted = [DescribableLogDirTopic(topic=name, partitions=list(ps)) for name, ps in topics]
         for version in range(1, 6):
-            kafka, ours = answers(pair, DescribeLogDirsRequest(topics=wanted), version)
-            assert ours == kafka, f"{topics} in v{version}"
+            agree(pair, DescribeLogDirsRequest(topics=wanted), version)
 
 
 def test_reassignments(pair: tuple[Node, Node]) -> None:
@@ -135,11 +134,9 @@ def test_reassignments(pair: tuple[Node, Node]) -> None:
                 request = AlterPartitionReassignmentsRequest(
                     topics=[ReassignableTopic(name=topic, partitions=wanted)]
                 )
-                kafka, ours = answers(pair, request, version)
-                assert ours == kafka, f"{topic}-{partition} to {replicas} in v{version}"
+                agree(pair, request, version)
     for names in (None, [], [(TOPIC, [0, 99])], [("nowhere", [0])]):
         listed = None
         if names is not None:
             listed = [ListPartitionReassignmentsTopics(name=n, partition_indexes=ps) for n, ps in names]
-        kafka, ours = answers(pair, ListPartitionReassignmentsRequest(topics=listed), 0)
-        assert ours == kafka, str(names)
+        agree(pair, ListPartitionReassignmentsRequest(topics=listed), 0)

@@ -157,14 +157,6 @@ def entries(replica: ReplicaOnDisk) -> list[tuple[int, int]]:
     return [(entry.epoch, entry.start_offset) for entry in replica.state.epochs.entries]
 
 
-def test_the_file_comes_soon_after_the_first_batch() -> None:
-    replica = ReplicaOnDisk()
-    put(replica, 1, 2)
-    assert file_of(replica) == b"0\n1\n1 0\n"
-    replica.node.runtime.advance(10)
-    assert file_of(replica) == b"0\n2\n1 0\n2 1\n"
-
-
 @pytest.mark.parametrize("ends", [ReplicaOnDisk.restart, ReplicaOnDisk.kill], ids=["clean stop", "kill -9"])
 def test_an_epoch_whose_file_waits_is_known_to_the_next_start(ends: Callable[[ReplicaOnDisk], None]) -> None:
     replica = ReplicaOnDisk()
