@@ -442,23 +442,6 @@ def in_transaction(
     )
 
 
-@pytest.mark.parametrize("version", VERSIONS)
-@pytest.mark.parametrize("acks", [0, 1, -1])
-def test_a_batch_of_an_open_transaction_goes_the_fast_way(
-    transacting: BrokerHarness, version: int, acks: int
-) -> None:
-    """The first goes the general way, which asks the coordinator. The next are answered with the same bytes."""
-    broker = transacting
-    broker.send_frame(in_transaction(broker, transactional(0), version, acks=acks))
-    broker.runtime.run_turn()
-    straight, general, alone = both_ways(
-        broker, in_transaction(broker, transactional(1, count=3), version, acks=acks)
-    )
-    assert straight == general
-    assert alone
-    assert broker.log_of("t", 1).written_end_offset == 4
-
-
 @pytest.mark.parametrize("version", [8, 11, 12, 13])
 @pytest.mark.parametrize(
     ("sent", "transactional_id"),
@@ -512,14 +495,23 @@ def _bytes(exchange: FakeExchange) -> bytes | None:
 
 @pytest.mark.parametrize("version", VERSIONS)
 @pytest.mark.parametrize("acks", [0, 1, -1])
-def test_the_fast_way_answers_as_the_general_one(broker: BrokerHarness, version: int, acks: int) -> None:
-    """A retry by the other way gives the original's offset, so that both answers must be the same bytes."""
+@pytest.mark.parametrize("in_a_transaction", [False, True])
+def test_the_fast_way_answers_as_the_general_one(
+    transacting: BrokerHarness, version: int, acks: int, in_a_transaction: bool
+) -> None:
+    """A retry by the other way gives the original's offset, so that both answers must be the same bytes. The first
+    batch of a transaction goes the general way, which asks the coordinator."""
+    broker = transacting
     topic_id = broker.metadata.image.topics["t"].topic_id
     frame = broker.frame(produce(idempotent(0, count=3), topic_id=topic_id, partition=1, acks=acks), version)
+    if in_a_transaction:
+        broker.send_frame(in_transaction(broker, transactional(0), version, acks=acks))
+        broker.runtime.run_turn()
+        frame = in_transaction(broker, transactional(1, count=3), version, acks=acks)
     straight, general, alone = both_ways(broker, frame)
     assert straight == general
     assert alone
-    assert broker.log_of("t", 1).written_end_offset == 3
+    assert broker.log_of("t", 1).written_end_offset == 3 + in_a_transaction
 
 
 @pytest.mark.parametrize("version", VERSIONS)

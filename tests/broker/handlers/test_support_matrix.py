@@ -32,13 +32,13 @@ class AnyBroker:
 
 def advertised() -> dict[int, tuple[int, int]]:
     """API key → versions of a build with every bundled plug-in."""
-    found = {row.key: (row.min_version, row.max_version) for row in TABLE if not row.needs_transactions}
+    served = {row.key: (row.min_version, row.max_version) for row in TABLE if not row.needs_transactions}
     types: list[GroupProtocol] = [ClassicGroupProtocol(), ConsumerGroupProtocol()]
     groups = group_types.handlers(cast("Any", AnyBroker()), types)
-    found |= {handler.key: (handler.min_version, handler.max_version) for handler in groups}
+    served |= {handler.key: (handler.min_version, handler.max_version) for handler in groups}
     quorum = quorum_handlers(AnyBroker(), AnyBroker(), AnyBroker(), AnyBroker(), ("broker",))
-    found |= {handler.key: (handler.min_version, handler.max_version) for handler in quorum}
-    return found
+    served |= {handler.key: (handler.min_version, handler.max_version) for handler in quorum}
+    return served
 
 
 def test_every_handler_module_has_its_row() -> None:
@@ -54,6 +54,7 @@ def test_a_module_serves_what_its_row_says(row: Row) -> None:
     module = import_module(f"blumfeld.broker.handlers.{row.module}")
     handler = next(h for h in module.handlers(cast("Any", AnyBroker())) if h.key == row.key)
     assert (handler.min_version, handler.max_version) == (row.min_version, row.max_version)
+    assert handler.advertised_min == row.advertised_min
     assert tuple(handler.listeners) == row.listeners
     low, high = row.min_version, row.max_version
     versions = f"v{low}-{high}" if high != low else f"v{low}"

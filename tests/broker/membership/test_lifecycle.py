@@ -126,7 +126,7 @@ def test_a_refused_registration_fails_the_start(error: int, again: bool) -> None
     broker = BrokerHarness(start=False)
     refused = BrokerRegistrationResponse(error_code=error)
     broker.metadata.answers[BrokerRegistrationRequest] = lambda _: refused
-    with refusal(ErrorCode.UNKNOWN_SERVER_ERROR if error == 9_999 else error):
+    with refusal(ErrorCode.UNKNOWN_SERVER_ERROR if error == 9_999 else ErrorCode(error)):
         broker.start()
     assert (len(broker.metadata.sent(BrokerRegistrationRequest)) > 1) is again
 

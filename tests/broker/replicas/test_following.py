@@ -69,24 +69,24 @@ def run(cluster: Cluster, step: tuple[str, Any, Any]) -> None:
                 cluster.copy(replica, second)
 
 
-@settings(max_examples=examples(60))
-@given(st.lists(Step, min_size=12, max_size=40))
-def test_after_any_history_followers_have_what_the_leader_has(steps: list[tuple[str, Any, Any]]) -> None:
+def check_history(steps: list[tuple[str, Any, Any]]) -> None:
     cluster = Cluster()
     for step in steps:
         run(cluster, step)
     cluster.settle()
     cluster.check()
+
+
+@settings(max_examples=examples(60))
+@given(st.lists(Step, min_size=12, max_size=40))
+def test_after_any_history_followers_have_what_the_leader_has(steps: list[tuple[str, Any, Any]]) -> None:
+    check_history(steps)
 
 
 @settings(max_examples=examples(40))
 @given(st.lists(st.one_of(Step, DeleteRecords), min_size=12, max_size=40))
 def test_also_if_the_leaders_log_start_moves(steps: list[tuple[str, Any, Any]]) -> None:
-    cluster = Cluster()
-    for step in steps:
-        run(cluster, step)
-    cluster.settle()
-    cluster.check()
+    check_history(steps)
 
 
 # Walked

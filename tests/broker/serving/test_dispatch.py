@@ -7,7 +7,6 @@ from typing import Any, cast
 
 import pytest
 
-from blumfeld.broker.handlers import TABLE, lazy_handler
 from blumfeld.broker.serving.counts import LATENCY_BOUNDS_MS, ApiCounts, NodeMetrics
 from blumfeld.spi.completion import Completion
 from blumfeld.spi.context import NO_ANSWER, ApiHandler, Principal, RequestContext
@@ -331,16 +330,6 @@ def test_every_handler_asks_the_authorizer() -> None:
     broker = BrokerHarness(authorizer=permissions, partitions=1)
     assert broker.produced() == ErrorCode.TOPIC_AUTHORIZATION_FAILED
     assert permissions.asked == [("Write", "Topic", "t")]
-
-
-@pytest.mark.parametrize("row", TABLE, ids=lambda row: row.module)
-def test_the_table_says_what_the_modules_say(broker: BrokerHarness, row: Any) -> None:
-    shown = lazy_handler(broker.broker.ports, row)
-    lazy: Any = shown.handle
-    own = lazy.__self__._load()
-    assert (shown.key, shown.min_version, shown.max_version) == (own.key, own.min_version, own.max_version)
-    assert (shown.listeners, shown.advertised_min) == (own.listeners, own.advertised_min)
-    assert row.module.partition(".")[2].startswith(f"api_{row.key:02d}_")
 
 
 @pytest.mark.parametrize("by", ["the request", "the handler in front"])

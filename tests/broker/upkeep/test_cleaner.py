@@ -57,11 +57,16 @@ def started(config: dict[str, Any] | None = None) -> BrokerHarness:
     return broker
 
 
+def compacting(config: dict[str, Any] | None = None, **topic: str) -> BrokerHarness:
+    """A broker with a compacted topic ``t``, or one of this configuration."""
+    broker = started(config)
+    create(broker, "t", **topic)
+    return broker
+
+
 @pytest.fixture
 def broker() -> BrokerHarness:
-    harness = started()
-    create(harness, "t")
-    return harness
+    return compacting()
 
 
 def create(broker: BrokerHarness, topic: str, **configs: str) -> None:
@@ -102,8 +107,7 @@ def test_a_dirty_log_is_compacted_up_to_its_active_segment(broker: BrokerHarness
 
 
 def test_compact_and_delete_is_compacted_too(rounds: Rounds) -> None:
-    broker = started()
-    create(broker, "t", cleanup_policy="compact,delete")
+    broker = compacting(cleanup_policy="compact,delete")
     fill(broker, b"a", b"a")
     look(broker)
     assert contents(broker) == [(b"a", 1)]
@@ -140,8 +144,7 @@ def test_the_dirtiest_goes_first_and_the_others_at_once_behind_it(rounds: Rounds
 
 
 def test_records_younger_than_the_lag_stay() -> None:
-    broker = started()
-    create(broker, "t", min_compaction_lag_ms="60000")
+    broker = compacting(min_compaction_lag_ms="60000")
     fill(broker, b"a", b"a")
     broker.runtime.advance(50_000)
     fill(broker, b"a", b"a")
@@ -151,8 +154,7 @@ def test_records_younger_than_the_lag_stay() -> None:
 
 
 def test_a_log_past_its_longest_lag_is_cleaned_however_clean_it_is(rounds: Rounds) -> None:
-    broker = started()
-    create(broker, "t", max_compaction_lag_ms="100000", min_cleanable_dirty_ratio="1.0")
+    broker = compacting(max_compaction_lag_ms="100000", min_cleanable_dirty_ratio="1.0")
     fill(broker, b"a", b"a")
     broker.runtime.advance(90_000)
     assert rounds.asked == []
@@ -177,10 +179,7 @@ def test_the_longest_lag_counts_from_the_oldest_first_batch_of_any_segment(
         harness.runtime.call_later(100, lambda: done.complete(answer))
         return done
 
-    harness = started()
-    create(
-        harness,
-        "t",
+    harness = compacting(
         max_compaction_lag_ms="100000",
         min_cleanable_dirty_ratio="1.0",
         message_timestamp_before_max_ms="1000000000",
@@ -201,8 +200,7 @@ def test_the_longest_lag_counts_from_the_oldest_first_batch_of_any_segment(
 
 def test_the_active_segment_rolls_when_the_longest_lag_is_over() -> None:
     """As Kafka: not before the next append, whose timestamp tells the time."""
-    broker = started()
-    create(broker, "t", max_compaction_lag_ms="100000")
+    broker = compacting(max_compaction_lag_ms="100000")
     fill(broker, b"a", b"a", roll=False)
     broker.runtime.advance(100_001)
     fill(broker, b"b", roll=False)
@@ -221,8 +219,11 @@ def test_nothing_of_an_open_transaction_is_touched(broker: BrokerHarness, rounds
 
 
 def test_the_storage_is_told_of_producers_and_of_the_topic(rounds: Rounds) -> None:
-    broker = started({"log.cleaner.dedupe.buffer.size": 1 << 20, "log.cleaner.io.max.bytes.per.second": 5e6})
-    create(broker, "t", delete_retention_ms="77", max_message_bytes="5000")
+    broker = compacting(
+        {"log.cleaner.dedupe.buffer.size": 1 << 20, "log.cleaner.io.max.bytes.per.second": 5e6},
+        delete_retention_ms="77",
+        max_message_bytes="5000",
+    )
     fill(broker, b"a", producer_id=5, producer_epoch=3, base_sequence=0)
     look(broker)
     request = rounds.asked[0]
@@ -305,8 +306,7 @@ def test_a_log_that_is_not_to_be_compacted_is_left_alone(
     monkeypatch: pytest.MonkeyPatch, rounds: Rounds, setting: dict[str, Any], policy: str, compacts: bool
 ) -> None:
     monkeypatch.setattr(MemoryStorage, "compacts", compacts)
-    broker = started(setting)
-    create(broker, "t", cleanup_policy=policy)
+    broker = compacting(setting, cleanup_policy=policy)
     fill(broker, b"a", b"a")
     look(broker)
     assert rounds.asked == []
