@@ -29,7 +29,7 @@ PARTS = {
     ("replicas", "stop"): Replicas.stop,
     **{
         ("local_partitions", name): getattr(LocalPartitions, name)
-        for name in ("ends", "append", "read", "watch", "unwatch", "watch_leadership")
+        for name in ("ends", "append", "advance_log_start", "read", "watch", "unwatch", "watch_leadership")
     },
 }
 """Parts of contracts that have no caller yet, by the property of ``Composition`` that hands them out, or the name that

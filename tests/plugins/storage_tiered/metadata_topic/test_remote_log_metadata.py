@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, ClassVar, cast
 
 import pytest
@@ -271,16 +271,33 @@ def test_a_snapshot_is_written_now_and_then(node: OneNode) -> None:
     assert again.serves()
 
 
-@pytest.mark.parametrize("damage", [b"", b"x" * 200])
-def test_a_damaged_snapshot_costs_a_look_at_the_whole_topic(node: OneNode, damage: bytes) -> None:
+def flipped(data: bytes) -> bytes:
+    at = len(data) // 2
+    return data[:at] + bytes([data[at] ^ 1]) + data[at + 1 :]
+
+
+@pytest.mark.parametrize("damage", [lambda _: b"", flipped], ids=["empty", "a flipped bit"])
+def test_a_damaged_snapshot_costs_a_look_at_the_whole_topic(
+    node: OneNode, damage: Callable[[bytes], bytes]
+) -> None:
     node.append(SEGMENT, FINISHED)
     node.stop()
-    path = f"/data/remote-log-metadata/partition-{INDEX}.snapshot"
-    node.broker.runtime.files.write_atomically(path, damage)
+    files, path = node.broker.runtime.files, f"/data/remote-log-metadata/partition-{INDEX}.snapshot"
+    files.write_atomically(path, damage(files.read_bytes(path)))
     again, offsets = restarted(node)
     assert offsets[0] == 0
     assert again.serves()
     assert "can't be used" in str(node.broker.log.events)
+
+
+def test_a_snapshot_of_a_topic_that_was_made_again_is_not_used(node: OneNode) -> None:
+    node.append(SEGMENT, FINISHED)
+    node.stop()
+    image = node.broker.metadata.image
+    topic = image.topics[REMOTE_LOG_METADATA_TOPIC]
+    image.topics[REMOTE_LOG_METADATA_TOPIC] = replace(topic, topic_id=b"another".ljust(16))
+    _, offsets = restarted(node)
+    assert offsets[0] == 0
 
 
 def test_a_topic_that_was_made_again_is_read_from_its_start(node: OneNode) -> None:
