@@ -284,6 +284,10 @@ def storage(make: Callable[[Composition], Any], options: Any = SizeOptions) -> t
     return plugin("storage", "blumfeld_make_storage", make, options)
 
 
+def stores(brought: object) -> type[Any]:
+    return plugin("stores", "blumfeld_object_stores", lambda _: brought, NoOptions)
+
+
 def bringing(hook: str, *brought: object) -> type[Any]:
     """A plug-in that only brings these."""
 
@@ -406,6 +410,12 @@ class PLUGINS:
     )
     unmarked = Unmarked
     wrong_arguments = WrongArguments
+    paper_store = stores({"paper": FakeAssignor})
+    more_paper = paper_store
+    wants_paper = storage(lambda made: FakeStorage(next(iter(made.object_stores)), made.options))
+    no_stores = stores(["paper"])
+    no_scheme = stores({"paper://": FakeAssignor})
+    no_factory = stores({"paper": "a store"})
     paper_assignors = bringing("blumfeld_assignors", FakeAssignor("paper"), FakeAssignor("scissors"))
     more_assignors = paper_assignors
     paper_acls = bringing("blumfeld_image_sections", AclSection())

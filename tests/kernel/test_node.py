@@ -402,6 +402,39 @@ def test_the_builds_assignors_are_there_when_groups_are_made(tmp_path: Path) -> 
         with_node(twice, body)
 
 
+def test_object_stores_of_plugins_are_there_when_a_storage_is_made(tmp_path: Path) -> None:
+    """And a scheme that two plug-ins bring is nobody's."""
+
+    async def body(node: Node) -> None:
+        assert list(node.composition.object_stores) == ["paper"]
+
+    with_node(plan_of('plugins.stores=["paper_store"]', data_dir=tmp_path), body)
+    early = plan_of('plugins.stores=["paper_store"]', "storage.plugin=wants_paper", data_dir=tmp_path)
+    with_node(early, body)
+    twice = plan_of('plugins.stores=["paper_store", "more_paper"]', data_dir=tmp_path)
+    with pytest.raises(PluginContractError, match="more_paper brings a store for paper:// again"):
+        with_node(twice, body)
+
+
+@pytest.mark.parametrize(
+    ("plugin", "told"),
+    [
+        ("no_stores", r"no_stores: blumfeld_object_stores gave \['paper'\], which is no mapping"),
+        (
+            "no_scheme",
+            r"gave 'paper://': .*; allowed: the scheme of a URL, and a function that makes the store",
+        ),
+        ("no_factory", r"gave 'paper': 'a store'; allowed: the scheme of a URL"),
+    ],
+)
+def test_stores_that_are_none_are_refused(tmp_path: Path, plugin: str, told: str) -> None:
+    async def body(node: Node) -> None:
+        pytest.fail("the node was made")
+
+    with pytest.raises(PluginContractError, match=told):
+        with_node(plan_of(f'plugins.stores=["{plugin}"]', data_dir=tmp_path), body)
+
+
 def test_the_builds_image_sections_and_commands_are_there_when_consensus_is_made(tmp_path: Path) -> None:
     async def body(node: Node) -> None:
         assert [section.name for section in node.composition.image_sections] == ["acls"]

@@ -6,7 +6,7 @@ stages have this order.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -27,6 +27,7 @@ from blumfeld.plugging.plugins import PlannedPlugin, PluginSet, RefusedBy
 from blumfeld.spi.assignors import ConsumerAssignor
 from blumfeld.spi.completion import Completion
 from blumfeld.spi.image_sections import ControllerCommand, ImageSection
+from blumfeld.spi.object_store import StoreFactory
 from blumfeld.spi.observer import Observer
 from blumfeld.spi.runtime import Runtime
 from blumfeld.spi.security import Authorizer
@@ -200,6 +201,7 @@ class Node:
         composition.assignors = _assignors(plugins)
         composition.image_sections = _image_sections(plugins)
         composition.controller_commands = _controller_commands(plugins)
+        composition.object_stores = self._object_stores()
         for role, hook_name, part in (
             ("network", "blumfeld_make_transport", "transport"),
             ("local_storage", "blumfeld_make_storage", "local_storage"),
@@ -254,6 +256,14 @@ class Node:
                 f"{outer.name}: tiers is {self.plan.config.tiers} in the plug-in's class, and its storage has "
                 f"{'no' if self.plan.config.tiers else 'a'} log_with; a storage that tiers has both"
             )
+
+    def _object_stores(self) -> Mapping[str, StoreFactory]:
+        brought: dict[str, StoreFactory] = {}
+        for plan, factories in self._each_made("stores", "blumfeld_object_stores"):
+            if again := brought.keys() & factories.keys():
+                raise PluginContractError(f"plug-in {plan.name} brings a store for {min(again)}:// again")
+            brought.update(factories)
+        return brought
 
     def _check_directories(self) -> None:
         """Refuse several directories with a storage that uses only one: the others would be ignored in silence."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping
 from inspect import isfunction
 from typing import Any
 
@@ -38,6 +40,8 @@ PROTOCOLS: dict[str, type[Any]] = {
 }
 """Making hook → the Protocol of the part that it must return."""
 
+_SCHEME = re.compile(r"[a-z][a-z0-9+.-]*")
+
 ITEMS: dict[str, type[Any]] = {
     "blumfeld_api_handlers": ApiHandler,
     "blumfeld_features": Feature,
@@ -58,6 +62,8 @@ def check_part(plugin: str, hook_name: str, part: Any) -> None:
 
     :raises PluginContractError: it lacks something; the text names the plug-in and every member
     """
+    if hook_name == "blumfeld_object_stores":
+        _check_stores(plugin, part)
     protocol = PROTOCOLS.get(hook_name)
     if protocol is None:
         return
@@ -122,4 +128,17 @@ def check_given(plugin: str, hook_name: str, answer: Any) -> None:
         if not isinstance(item, kind):
             raise PluginContractError(
                 f"plug-in {plugin}: {hook_name} gave {item!r}, which is no {kind.__name__}"
+            )
+
+
+def _check_stores(plugin: str, stores: Any) -> None:
+    if not isinstance(stores, Mapping):
+        raise PluginContractError(
+            f"plug-in {plugin}: blumfeld_object_stores gave {stores!r}, which is no mapping"
+        )
+    for scheme, factory in stores.items():
+        if not isinstance(scheme, str) or _SCHEME.fullmatch(scheme) is None or not callable(factory):
+            allowed = "the scheme of a URL, and a function that makes the store"
+            raise PluginContractError(
+                f"plug-in {plugin}: blumfeld_object_stores gave {scheme!r}: {factory!r}; allowed: {allowed}"
             )

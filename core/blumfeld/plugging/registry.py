@@ -17,6 +17,7 @@ from blumfeld.wire.errors import PluginContractError
 GROUP = "blumfeld.plugins"
 ROLES = (
     "network",
+    "stores",
     "storage",
     "consensus",
     "replication",

@@ -4,7 +4,7 @@ called on the path of a record.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
@@ -16,6 +16,7 @@ from blumfeld.spi.consensus import ClusterMetadata
 from blumfeld.spi.context import ApiHandler, Parking
 from blumfeld.spi.groups import GroupProtocol
 from blumfeld.spi.image_sections import ControllerCommand, ImageSection
+from blumfeld.spi.object_store import StoreFactory
 from blumfeld.spi.observer import Observer
 from blumfeld.spi.partitions import LocalPartitions
 from blumfeld.spi.peers import PeerClient
@@ -86,6 +87,9 @@ class Composition(Protocol):
     """Sections of the image that the build's plug-ins bring. The consensus hands them to its images."""
     controller_commands: Sequence[ControllerCommand]
     """Commands that the build's plug-ins add to the controller. The consensus hands them to its controller."""
+    object_stores: Mapping[str, StoreFactory]
+    """Object stores that the build's plug-ins bring, by the scheme of their URLs. A storage that keeps older records
+    elsewhere opens one of them."""
     options: Any
     """This plug-in's section of the manifest, decoded to its ``options_class``."""
     listeners: Sequence[Listener]
@@ -205,8 +209,8 @@ class Plugin(Protocol):
     """
     roles: tuple[str, ...]
     """The sections of a manifest that may name it: ``network``, ``storage``, ``consensus``, ``replication``,
-    ``groups``, ``assignors``, ``transactions``, ``security``, ``observers``, ``sink``, ``decoders``. Empty for a
-    plug-in that only brings commands.
+    ``groups``, ``assignors``, ``transactions``, ``security``, ``observers``, ``stores``, ``sink``, ``decoders``. Empty
+    for a plug-in that only brings commands.
     """
 
 
@@ -261,6 +265,16 @@ class Hooks:
         A plug-in that brings nothing else is named in ``[groups] assignors``.
 
         :return: the assignors; ``group.consumer.assignors`` says which of them the broker offers
+        """
+
+    @hookspec(firstresult=True)
+    def blumfeld_object_stores(self, composition: Composition) -> Mapping[str, StoreFactory] | None:
+        """Called once for each plug-in that ``[plugins] stores`` names, before a storage is made: the object stores
+        that it brings. Opens nothing.
+
+        :param composition: has runtime, config, options and nothing that is made
+        :return: the scheme of a URL (``acme`` of ``acme://…``) → what makes the store of such a URL, which passes
+            ``blumfeld_kit.ObjectStoreContract``; two plug-ins with one scheme fail the composition
         """
 
     @hookspec

@@ -7,7 +7,13 @@ import msgspec
 from blumfeld.spi.hooks import Composition, hookimpl
 from blumfeld.spi.storage import LogStorage
 from blumfeld_storage_tiered.storage import TieredStorage
-from blumfeld_storage_tiered.stores.options import AzureOptions, GcsOptions, RequestOptions, S3Options
+from blumfeld_storage_tiered.stores.options import (
+    AzureOptions,
+    GcsOptions,
+    RequestOptions,
+    S3Options,
+    StoreOptions,
+)
 
 
 class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -21,6 +27,11 @@ class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
     s3: S3Options = S3Options()
     gs: GcsOptions = GcsOptions()
     az: AzureOptions = AzureOptions()
+
+    @property
+    def store_options(self) -> StoreOptions:
+        """What is said of the store beside its URL."""
+        return StoreOptions(requests=self.requests, s3=self.s3, gs=self.gs, az=self.az)
 
 
 class Plugin:

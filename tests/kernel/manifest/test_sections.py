@@ -67,6 +67,7 @@ def test_transactions_are_composed_unless_they_are_left_out() -> None:
         ("logging.format=jsn", 'logging.format: found "jsn"; allowed: console, json (did you mean json?)'),
         ("metrics.bind=9404", "metrics.bind: found 9404; allowed: a string"),
         ("metrics.bind=:x", 'metrics.bind: found ":x"; allowed: HOST:PORT with a port from 0 to 65535'),
+        ('plugins.stores=["a", "a"]', "plugins.stores[1]: found a twice; allowed: each plug-in once"),
         ('groups.plugins=["a", "a"]', "groups.plugins[1]: found a twice; allowed: each group protocol once"),
         (
             "groups.options.groups_fak.size_bytes=1",

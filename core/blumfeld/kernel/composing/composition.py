@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
 from blumfeld.kernel.watching.event_log import EventLogs
@@ -13,6 +13,7 @@ from blumfeld.spi.context import Parking
 from blumfeld.spi.groups import GroupProtocol
 from blumfeld.spi.hooks import Composition, EventLog, Feature
 from blumfeld.spi.image_sections import ControllerCommand, ImageSection
+from blumfeld.spi.object_store import StoreFactory
 from blumfeld.spi.observer import Observer
 from blumfeld.spi.partitions import LocalPartitions
 from blumfeld.spi.peers import PeerClient
@@ -63,6 +64,7 @@ class NodeComposition:
         self.assignors: Sequence[ConsumerAssignor] = ()
         self.image_sections: Sequence[ImageSection] = ()
         self.controller_commands: Sequence[ControllerCommand] = ()
+        self.object_stores: Mapping[str, StoreFactory] = {}
         self.group_protocols: tuple[GroupProtocol, ...] = ()
         self.transactions: TransactionCoordinator | None = None
         self.security: Security | None = None

@@ -88,6 +88,8 @@ class _Loader:
         """Yields the plug-ins that can be loaded, in the order in which parts are made."""
         manifest = self.manifest
         yield from self._one("network", manifest.network.plugin, manifest.network.options)
+        plugins, groups = manifest.plugins, manifest.groups
+        yield from self._each("stores", "plugins.stores", plugins.stores, plugins.options)
         yield from self._storages()
         yield from self._one("consensus", manifest.consensus.plugin, manifest.consensus.options)
         is_broker = "broker" in manifest.node.roles
@@ -95,7 +97,6 @@ class _Loader:
             yield from self._one("replication", manifest.replication.plugin, manifest.replication.options)
         if manifest.security.plugin is not None:
             yield from self._one("security", manifest.security.plugin, manifest.security.options)
-        plugins, groups = manifest.plugins, manifest.groups
         yield from self._each("observers", "plugins.observers", plugins.observers, plugins.options)
         # A controller alone coordinates nothing, but it must know the features of groups and transactions: it finalizes
         # their levels.

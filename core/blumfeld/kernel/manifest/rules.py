@@ -159,6 +159,9 @@ def _section_problems(manifest: Manifest) -> Iterator[Problem]:
     for nth, plugin in enumerate(observers):
         if plugin in observers[:nth]:
             yield Problem(f"plugins.observers[{nth}]", f"{plugin} twice", "each observer once")
+    for nth, plugin in enumerate(manifest.plugins.stores):
+        if plugin in manifest.plugins.stores[:nth]:
+            yield Problem(f"plugins.stores[{nth}]", f"{plugin} twice", "each plug-in once")
 
 
 def _option_problems(manifest: Manifest, faults: Faults) -> Iterator[Problem]:
@@ -166,8 +169,8 @@ def _option_problems(manifest: Manifest, faults: Faults) -> Iterator[Problem]:
     groups, plugins = manifest.groups, manifest.plugins
     if faults.sound("groups.plugins", "groups.assignors"):
         yield from _unnamed("groups", groups.options, (*groups.plugins, *groups.assignors))
-    if faults.sound("plugins.observers"):
-        yield from _unnamed("plugins", plugins.options, plugins.observers)
+    if faults.sound("plugins.observers", "plugins.stores"):
+        yield from _unnamed("plugins", plugins.options, (*plugins.observers, *plugins.stores))
     security, transactions = manifest.security, manifest.transactions
     if security.plugin is None and security.options and faults.sound("security.plugin"):
         yield Problem("security.options", "options without a plug-in", "name it: security.plugin")

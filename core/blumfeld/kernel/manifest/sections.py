@@ -122,6 +122,8 @@ class PluginsSection(_Section, frozen=True):
     """``[plugins]``: further plug-ins outside of the roles; ``options`` by plug-in name."""
 
     observers: tuple[str, ...] = ()
+    stores: tuple[str, ...] = ()
+    """Plug-ins that bring object stores."""
     options: dict[str, dict[str, Any]] = {}
 
 

@@ -5,7 +5,8 @@ of ``Runtime.offload`` waits for a store, but one at a time for the disk under a
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from functools import partial
 from typing import Any, TypeVar
 
 from blumfeld.spi.object_store import (
@@ -55,21 +56,26 @@ class ObstoreStore:
         """As ``ObjectStore.put``."""
         mode = "create" if if_absent else "overwrite"
         await self._call(
-            "put", key, self._obstore.put_async(self._inner, key, data, mode=mode, use_multipart=False)
+            "put",
+            key,
+            lambda: self._obstore.put_async(self._opened(), key, data, mode=mode, use_multipart=False),
         )
 
     async def put_parts(self, key: str, parts: AsyncIterator[bytes]) -> None:
         """As ``ObjectStore.put_parts``."""
-        writer = self._obstore.open_writer_async(
-            self._inner, key, buffer_size=PART_BYTES, max_concurrency=PARTS_AT_ONCE
-        )
+        writer = await self._call("put", key, lambda: self._writer(key))
         try:
             async for part in parts:
-                await self._call("put", key, writer.write(part))
-            await self._call("put", key, writer.close())
+                await self._call("put", key, partial(writer.write, part))
+            await self._call("put", key, writer.close)
         except BaseException as error:
             await self._abort(writer, error)
             raise
+
+    async def _writer(self, key: str) -> Any:
+        return self._obstore.open_writer_async(
+            self._opened(), key, buffer_size=PART_BYTES, max_concurrency=PARTS_AT_ONCE
+        )
 
     async def _abort(self, writer: Any, error: BaseException) -> None:
         try:
@@ -83,11 +89,11 @@ class ObstoreStore:
         if size <= 0:
             await self.head(key)
             return b""
-        return bytes(await self._call("get", key, self._range(key, start, size)))
+        return bytes(await self._call("get", key, lambda: self._range(key, start, size)))
 
     async def _range(self, key: str, start: int, size: int) -> Any:
         try:
-            return await self._obstore.get_range_async(self._inner, key, start=start, length=size)
+            return await self._obstore.get_range_async(self._opened(), key, start=start, length=size)
         except self._errors as error:
             if not is_behind_the_end(error):
                 raise
@@ -96,14 +102,14 @@ class ObstoreStore:
     async def head(self, key: str) -> ObjectInfo:
         """As ``ObjectStore.head``. The answer to HEAD has no body: a bucket that isn't there looks like an object that
         isn't."""
-        return _info(await self._call("head", key, self._obstore.head_async(self._inner, key)))
+        return _info(await self._call("head", key, lambda: self._obstore.head_async(self._opened(), key)))
 
     async def list(self, prefix: str) -> AsyncIterator[ObjectInfo]:
         """As ``ObjectStore.list``. obstore takes folders alone; the rest of the prefix is looked at here."""
-        stream = self._obstore.list(self._inner, prefix.rpartition("/")[0] or None, chunk_size=LIST_PAGE)
+        stream = await self._call("list", prefix, lambda: self._listing(prefix.rpartition("/")[0]))
         unsorted: list[ObjectInfo] = []
         last = ""
-        while (page := await self._call("list", prefix, _next_page(stream))) is not None:
+        while (page := await self._call("list", prefix, partial(_next_page, stream))) is not None:
             infos = [info for info in map(_info, page) if info.key.startswith(prefix)]
             if self._sorts:
                 unsorted += infos
@@ -120,7 +126,7 @@ class ObstoreStore:
     async def delete(self, key: str) -> None:
         """As ``ObjectStore.delete``."""
         try:
-            await self._call("delete", key, self._obstore.delete_async(self._inner, key))
+            await self._call("delete", key, lambda: self._obstore.delete_async(self._opened(), key))
         except ObjectNotFoundError:
             return
 
@@ -128,10 +134,16 @@ class ObstoreStore:
         """As ``ObjectStore.close``: obstore closes connections when nobody holds the store."""
         self._inner = None
 
-    async def _call(self, operation: str, key: str, request: Awaitable[T]) -> T:
+    def _opened(self) -> Any:
+        return self._inner
+
+    async def _listing(self, folder: str) -> Any:
+        return self._obstore.list(self._opened(), folder or None, chunk_size=LIST_PAGE)
+
+    async def _call(self, operation: str, key: str, request: Callable[[], Awaitable[T]]) -> T:
         try:
             async with asyncio.timeout(self._timeout_ms / 1000):
-                return await request
+                return await request()
         except TimeoutError:
             mistake = f"no answer in {self._timeout_ms} ms"
             raise StoreUnavailableError(f"{operation} {key} in {self._shown}: {mistake}") from None
@@ -146,8 +158,8 @@ class FileStore(ObstoreStore):
     One object at a time is made durable, so that three of the four threads of ``Runtime.offload`` stay free.
     """
 
-    def __init__(self, inner: Any, requests: RequestOptions, shown: str, runtime: Runtime, root: str) -> None:
-        super().__init__(inner, requests, shown, sorts=True)
+    def __init__(self, requests: RequestOptions, shown: str, runtime: Runtime, root: str) -> None:
+        super().__init__(None, requests, shown, sorts=True)
         self._runtime = runtime
         self._root = root
         self._syncing = asyncio.Lock()
@@ -164,8 +176,16 @@ class FileStore(ObstoreStore):
 
     async def _sync(self, key: str) -> None:
         async with self._syncing:
-            work = self._runtime.offload(_make_durable, self._runtime.files, self._root, key)
-            await self._call("put", key, work)
+            offload, files = self._runtime.offload, self._runtime.files
+            await self._call("put", key, lambda: offload(_make_durable, files, self._root, key))
+
+    def _opened(self) -> Any:
+        """Make the folder when it is first used: a plan makes a store, and must leave nothing behind."""
+        if self._inner is None:
+            from obstore.store import LocalStore
+
+            self._inner = LocalStore(self._root, mkdir=True)
+        return self._inner
 
 
 def _make_durable(files: Files, root: str, key: str) -> None:
@@ -174,10 +194,10 @@ def _make_durable(files: Files, root: str, key: str) -> None:
         file.fdatasync()
     finally:
         file.close()
-    folder = key
+    folder = f"{root}/{key}"
     while folder:  # each folder may be new, and its name lies in the one above
         folder = folder.rpartition("/")[0]
-        files.sync_dir(f"{root}/{folder}" if folder else root)
+        files.sync_dir(folder or "/")
 
 
 async def _next_page(stream: Any) -> Sequence[Any] | None:

@@ -6,8 +6,11 @@ from collections.abc import Mapping
 from datetime import timedelta
 from typing import Any
 
+from blumfeld.spi.conformance import problems
+from blumfeld.spi.hooks import Composition, CompositionRefused
 from blumfeld.spi.object_store import ObjectStore, StoreFactory
 from blumfeld.spi.runtime import Runtime
+from blumfeld.wire.errors import PluginContractError
 from blumfeld_storage_tiered.stores.aws_credentials import AwsCredentialsFile
 from blumfeld_storage_tiered.stores.options import RequestOptions, StoreOptions
 from blumfeld_storage_tiered.stores.urls import FORMS, StoreRefusedError, StoreUrl, parse_url, shown_url
@@ -24,10 +27,14 @@ def open_store(
     :param others: stores that plug-ins bring, by scheme (``Composition.object_stores``)
     :raises StoreRefusedError: the URL can't be used, has credentials in it, has a scheme that no store of this build
         serves, or needs obstore, which isn't installed
+    :raises PluginContractError: a plug-in's store lacks a method
     """
     place = parse_url(url, AT)
     if (factory := others.get(place.scheme)) is not None:
-        return factory(url, runtime)
+        store = factory(url, runtime)
+        if lacks := problems(store, ObjectStore):
+            raise PluginContractError(f"the store of {shown_url(url)} is no ObjectStore: {'; '.join(lacks)}")
+        return store
     if place.scheme not in FORMS:
         known = ", ".join(sorted({*FORMS, *others}))
         allowed = f"one of the schemes {known}; another store comes by a plug-in that [plugins] stores names"
@@ -48,6 +55,17 @@ def open_store(
         raise StoreRefusedError(AT, f"{shown_url(url)} ({reason})", FORMS[place.scheme]) from None
 
 
+def composed_store(composition: Composition, url: str, options: StoreOptions) -> ObjectStore:
+    """Returns the store of a URL, for the hook that makes a storage. As :func:`open_store`, but for what it raises.
+
+    :raises CompositionRefused: what the manifest says of the store can't be used
+    """
+    try:
+        return open_store(url, composition.runtime, options, composition.object_stores)
+    except StoreRefusedError as error:
+        raise CompositionRefused(error.path, error.found, error.allowed) from None
+
+
 def _opened(kinds: Any, place: StoreUrl, shown: str, runtime: Runtime, options: StoreOptions) -> ObjectStore:
     from blumfeld_storage_tiered.stores.obstore_store import FileStore, ObstoreStore
 
@@ -55,8 +73,7 @@ def _opened(kinds: Any, place: StoreUrl, shown: str, runtime: Runtime, options: 
     if place.scheme == "memory":
         return ObstoreStore(kinds.MemoryStore(), requests, shown, sorts=True)
     if place.scheme == "file":
-        inner = kinds.LocalStore(place.prefix, mkdir=True)
-        return FileStore(inner, requests, shown, runtime, place.prefix)
+        return FileStore(requests, shown, runtime, place.prefix)
     make = {"s3": _s3, "gs": _gcs, "az": _azure}[place.scheme]
     return ObstoreStore(make(kinds, place, runtime, options), requests, shown, sorts=False)
 

@@ -7,20 +7,23 @@ import os
 import threading
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import msgspec
 import pytest
 
 from blumfeld.plugging.errors import ManifestError
 from blumfeld.plugging.sections import decode_section
-from blumfeld.spi.object_store import ObjectStore
+from blumfeld.spi.hooks import Composition, CompositionRefused
+from blumfeld.spi.object_store import ObjectStore, StoreError
 from blumfeld.spi.runtime import Runtime
+from blumfeld.wire.errors import PluginContractError
 from blumfeld_kit.fakes.object_store import SimulatedStore
 from blumfeld_kit.fakes.real_time import RealTimeRuntime
 from blumfeld_kit.fakes.runtime import FakeRuntime
 from blumfeld_storage_tiered.plugin import Options
-from blumfeld_storage_tiered.stores.opening import open_store
+from blumfeld_storage_tiered.stores.opening import composed_store, open_store
 from blumfeld_storage_tiered.stores.options import AzureOptions, GcsOptions, S3Options, StoreOptions
 from blumfeld_storage_tiered.stores.urls import StoreRefusedError, StoreUrl, parse_url, shown_url
 from tests.everyday import for_each
@@ -108,6 +111,20 @@ def test_a_plugins_store_serves_its_scheme() -> None:
     assert made == ["acme://one/two"]
 
 
+def test_a_plugins_store_that_is_none_names_what_it_lacks() -> None:
+    with pytest.raises(
+        PluginContractError, match=r'the store of "acme://x" is no ObjectStore: .*no put_parts\('
+    ):
+        open_store("acme://x", FakeRuntime(), StoreOptions(), {"acme": lambda *_: object()})  # type: ignore[dict-item]
+
+
+def test_a_storage_that_is_made_is_refused_with_the_path_in_the_manifest() -> None:
+    composition = SimpleNamespace(runtime=FakeRuntime(), object_stores={})
+    with pytest.raises(CompositionRefused) as raised:
+        composed_store(cast("Composition", composition), "ftp://x", StoreOptions())
+    assert raised.value.path == "storage.options.store"
+
+
 def test_without_obstore_the_error_names_the_extra_and_the_url(monkeypatch: pytest.MonkeyPatch) -> None:
     imports = builtins.__import__
 
@@ -170,10 +187,22 @@ def test_every_cloud_has_a_store_that_opens_without_a_request(tmp_path: Path) ->
         open_store(url, FakeRuntime(), options, {})
 
 
-def test_a_folder_that_cannot_be_made_is_refused_at_once(tmp_path: Path) -> None:
+def test_a_folder_is_made_with_the_first_request_and_not_by_a_plan(
+    runtime: RealTimeRuntime, tmp_path: Path
+) -> None:
+    store = open_store(f"file://{tmp_path}/a/b", runtime, StoreOptions(), {})
+    assert list(tmp_path.iterdir()) == []
+    runtime.run(store.put("c", b"x"))
+    assert (tmp_path / "a" / "b" / "c").read_bytes() == b"x"
+
+
+def test_a_folder_that_cannot_be_made_is_an_error_that_names_it(
+    runtime: RealTimeRuntime, tmp_path: Path
+) -> None:
     (tmp_path / "file").write_text("x")
-    with pytest.raises(StoreRefusedError, match=r"file:///.*/file/below"):
-        open_store(f"file://{tmp_path}/file/below", FakeRuntime(), StoreOptions(), {})
+    store = open_store(f"file://{tmp_path}/file/below", runtime, StoreOptions(), {})
+    with pytest.raises(StoreError, match=r"put c in \"file:///.*/file/below"):
+        runtime.run(store.put("c", b"x"))
 
 
 class Keys:
@@ -274,7 +303,8 @@ def test_what_was_put_into_a_folder_is_on_the_device(
     store = open_store(f"file://{tmp_path}/s", runtime, StoreOptions(), {})
     runtime.run(store.put("a/b/c", b"x"))
     root = f"{tmp_path}/s"
-    assert synced == [f"{root}/a/b/c", f"{root}/a/b", f"{root}/a", root]
+    above = [str(folder) for folder in Path(root).parents]
+    assert synced == [f"{root}/a/b/c", f"{root}/a/b", f"{root}/a", root, *above]
 
 
 def test_the_options_of_a_store_are_those_of_the_plug_in() -> None:
