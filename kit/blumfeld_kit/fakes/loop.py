@@ -71,7 +71,8 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         self.run_ready()
         end_s = self._now_s + ms / 1000.0
         while (due_s := self._next_timer_s()) is not None and due_s <= end_s + self._clock_resolution:
-            self._now_s = max(self._now_s, due_s)
+            if due_s > self._now_s:
+                self._now_s, self._still = due_s, 0
             self._one_turn()
             self.run_ready()
         self._now_s = max(self._now_s, end_s)

@@ -1,12 +1,18 @@
-"""The plug-in: its options, and the hook that makes a storage around the node's local one."""
+"""The plug-in: its options, and the hooks that make a storage around the node's local one and set it to work."""
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import msgspec
 
-from blumfeld.spi.hooks import Composition, hookimpl
+from blumfeld.spi.cluster import TopicImage
+from blumfeld.spi.hooks import Composition, CompositionRefused, hookimpl
 from blumfeld.spi.storage import LogStorage
+from blumfeld_storage_tiered.metadata_topic.remote_log_metadata import RemoteLogMetadata
+from blumfeld_storage_tiered.metadata_topic.topic import MetadataTopicSettings
 from blumfeld_storage_tiered.storage import TieredStorage
+from blumfeld_storage_tiered.stores.opening import open_store
 from blumfeld_storage_tiered.stores.options import (
     AzureOptions,
     GcsOptions,
@@ -14,6 +20,11 @@ from blumfeld_storage_tiered.stores.options import (
     S3Options,
     StoreOptions,
 )
+from blumfeld_storage_tiered.stores.urls import StoreRefusedError, shown_url
+from blumfeld_storage_tiered.tasks.tiering import Tiering
+
+METADATA_FOLDER = "remote-log-metadata"
+"""Folder in the data directory with snapshots of the catalogs."""
 
 
 class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -23,15 +34,13 @@ class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
     """URL of the object store: ``file:///…``, ``s3://bucket/prefix``, ``gs://…``, ``az://…``."""
     local: str = "storage_local"
     """The storage that is wrapped."""
+    cache_bytes: Annotated[int, msgspec.Meta(ge=16 << 20)] = 1 << 30
+    """Bound of the cache of remote chunks in the data directory."""
+    metadata_topic: MetadataTopicSettings = MetadataTopicSettings()
     requests: RequestOptions = RequestOptions()
     s3: S3Options = S3Options()
     gs: GcsOptions = GcsOptions()
     az: AzureOptions = AzureOptions()
-
-    @property
-    def store_options(self) -> StoreOptions:
-        """What is said of the store beside its URL."""
-        return StoreOptions(requests=self.requests, s3=self.s3, gs=self.gs, az=self.az)
 
 
 class Plugin:
@@ -41,7 +50,38 @@ class Plugin:
     roles = ("storage",)
     tiers = True
 
+    def __init__(self) -> None:
+        self._made: Tiering | None = None
+
     @hookimpl
     def blumfeld_make_storage(self, composition: Composition) -> LogStorage:
-        """Wrap the node's local storage."""
-        return TieredStorage(composition.local_storage)
+        """Wrap the node's local storage. The store is opened, and no request made."""
+        options = composition.options
+        assert isinstance(options, Options)
+        tables = StoreOptions(requests=options.requests, s3=options.s3, gs=options.gs, az=options.az)
+        try:
+            store = open_store(options.store, composition.runtime, tables, composition.object_stores)
+        except StoreRefusedError as error:
+            raise CompositionRefused(error.path, error.found, error.allowed) from None
+        directory = f"{composition.data_dir}/{METADATA_FOLDER}"
+        metadata = RemoteLogMetadata(composition, options.metadata_topic, directory)
+        self._made = Tiering(composition, store, metadata, options.cache_bytes, shown_url(options.store))
+        return TieredStorage(composition.local_storage, self._made)
+
+    @hookimpl
+    def blumfeld_node_started(self, composition: Composition) -> None:
+        """Read the metadata topic, and work for the partitions that this node leads."""
+        if self._made is not None and "broker" in composition.roles:
+            composition.runtime.spawn(self._made.begin(composition), "tiering")
+
+    @hookimpl
+    def blumfeld_node_stopping(self, composition: Composition) -> None:
+        """Work no more."""
+        if self._made is not None:
+            self._made.halt()
+
+    @hookimpl
+    def blumfeld_topic_deleted(self, topic: TopicImage) -> None:
+        """The last leaders of a topic delete what the store has of it."""
+        if self._made is not None:
+            self._made.topic_deleted(topic)

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from blumfeld.log.producers.aborted_transactions import encode_aborted
-from blumfeld.log.segments.file_names import Suffix
 from blumfeld.spi.compaction import AbortedTransaction
 from blumfeld.spi.completion import Completion
 from blumfeld.spi.leader_epochs import EpochEntry
 from blumfeld.spi.object_store import StoreUnavailableError
 from blumfeld_kit.storage_driver.node import Log, make_batch
+from blumfeld_storage_tiered.catalog.catalog import Served
 from blumfeld_storage_tiered.catalog.segment import RemoteSegment, SegmentState, TopicIdPartition
+from blumfeld_storage_tiered.objects.names import SegmentFile
 from tests.plugins.storage_local.local_node import new_node
 
 PARTITION = TopicIdPartition(bytes(range(16, 32)), 0, "topic")
@@ -21,26 +22,26 @@ class CopiedFiles:
     """``RemoteFiles`` in memory."""
 
     def __init__(self) -> None:
-        self.files: dict[tuple[bytes, str], bytes] = {}
-        self.requests: list[tuple[str, int]] = []
-        """(suffix, start) of every request."""
+        self.files: dict[tuple[bytes, SegmentFile], bytes] = {}
+        self.requests: list[tuple[SegmentFile, int]] = []
+        """(file, start) of every request."""
         self.away = False
         self.gate: Completion[None] = Completion.of(None)
         """Requests wait for it."""
 
     async def read_range(self, segment: RemoteSegment, start: int, size: int) -> bytes:
-        self.requests.append((Suffix.LOG, start))
+        self.requests.append((SegmentFile.LOG, start))
         await self.gate
         if self.away:
             raise StoreUnavailableError("away")
-        return self.files[segment.segment_id, Suffix.LOG][start : start + size]
+        return self.files[segment.segment_id, SegmentFile.LOG][start : start + size]
 
-    async def read_file(self, segment: RemoteSegment, suffix: str) -> bytes:
-        self.requests.append((suffix, 0))
+    async def read_file(self, segment: RemoteSegment, kind: SegmentFile) -> bytes | None:
+        self.requests.append((kind, 0))
         await self.gate
         if self.away:
             raise StoreUnavailableError("away")
-        return self.files[segment.segment_id, suffix]
+        return self.files.get((segment.segment_id, kind))
 
 
 class CopiedHistory:
@@ -51,17 +52,21 @@ class CopiedHistory:
         self.ends: dict[bytes, int] = {}
         """End offsets of segments that go on in another history."""
 
-    def segment_at(self, offset: int) -> RemoteSegment | None:
-        return next((s for s in self.copies if s.start_offset <= offset <= s.end_offset), None)
+    def find(self, offset: int) -> Served | None:
+        found = next((s for s in self.copies if s.start_offset <= offset <= s.end_offset), None)
+        return None if found is None else Served(found, offset, self._end(found))
 
-    def end_offset(self, segment: RemoteSegment) -> int:
+    def lineage(self, offset: int) -> Iterator[Served]:
+        for segment in self.copies:
+            if segment.end_offset >= offset:
+                yield Served(segment, max(offset, segment.start_offset), self._end(segment))
+
+    def next_with_transactions(self, offset: int) -> RemoteSegment | None:
+        marked = (s for s in self.copies if s.end_offset >= offset and not s.txn_index_empty)
+        return next(marked, None)
+
+    def _end(self, segment: RemoteSegment) -> int:
         return self.ends.get(segment.segment_id, segment.end_offset + 1)
-
-    def segments(self) -> Sequence[RemoteSegment]:
-        return self.copies
-
-    def with_aborted(self, from_offset: int) -> Iterator[RemoteSegment]:
-        return (s for s in self.copies if s.end_offset >= from_offset and not s.txn_index_empty)
 
 
 def log_of(batches: Sequence[Sequence[int]], *, segment_bytes: int) -> Log:
@@ -81,8 +86,10 @@ def copy_of(log: Log, aborted: Sequence[AbortedTransaction] = ()) -> tuple[Copie
         segment_id = info.base_offset.to_bytes(16, "big")
         of_segment = [a for a in aborted if info.base_offset <= a.last_offset < info.next_offset]
         for path in info.files:
-            files.files[segment_id, path[path.rindex(".") :]] = log.node.runtime.files.read_bytes(path)
-        files.files[segment_id, Suffix.TRANSACTION_INDEX] = encode_aborted(of_segment)
+            files.files[segment_id, SegmentFile(path.rpartition(".")[2])] = log.node.runtime.files.read_bytes(
+                path
+            )
+        files.files[segment_id, SegmentFile.TRANSACTION_INDEX] = encode_aborted(of_segment)
         history.copies.append(
             RemoteSegment(
                 partition=PARTITION,

@@ -24,7 +24,7 @@ class ChunkKey(NamedTuple):
 
     segment_id: bytes
     suffix: str
-    """Of the file: ``.log``, ``.index`` and so on."""
+    """Of the file: ``log``, ``index`` and so on."""
     number: int
     """Pieces of a file are numbered from 0 on."""
 

@@ -12,13 +12,13 @@ from collections.abc import Awaitable, Callable
 from typing import Protocol, TypeVar, cast
 
 from blumfeld.log.producers.aborted_transactions import AbortedTransactions
-from blumfeld.log.segments.file_names import Suffix
 from blumfeld.log.segments.index import OffsetIndex, TimeIndex
 from blumfeld.spi.parts import Part, release
 from blumfeld.spi.runtime import Runtime
 from blumfeld.wire.errors import BrokerError, ErrorCode
 from blumfeld_storage_tiered.cache.chunk_cache import Chunk, ChunkCache, ChunkKey
 from blumfeld_storage_tiered.catalog.segment import RemoteSegment
+from blumfeld_storage_tiered.objects.names import SegmentFile
 
 T = TypeVar("T")
 
@@ -40,8 +40,8 @@ class RemoteFiles(Protocol):
         """Return bytes of a segment's log, checked."""
         ...
 
-    async def read_file(self, segment: RemoteSegment, suffix: str) -> bytes:
-        """Return another file of the segment, whole and checked."""
+    async def read_file(self, segment: RemoteSegment, kind: SegmentFile) -> bytes | None:
+        """Return another file of the segment, whole and checked; ``None`` if it has none of this kind."""
         ...
 
 
@@ -116,7 +116,7 @@ class SegmentBytes:
         try:
             while position < end:
                 number, start = divmod(position, self._chunk_bytes)
-                if position >= needed and not self._cache.is_here(self._key(segment, number)):
+                if position >= needed and not self._cache.is_here(_key(segment, SegmentFile.LOG, number)):
                     break
                 self._read_ahead(segment, number)
                 chunk = await self._chunk(segment, number)
@@ -134,18 +134,17 @@ class SegmentBytes:
     def prepare(self, segment: RemoteSegment) -> None:
         """Bring the beginning of a segment, and its index: a reader comes to it soon."""
         self._bring(segment, 0)
-        key = ChunkKey(segment.segment_id, Suffix.OFFSET_INDEX, 0)
+        key = _key(segment, SegmentFile.OFFSET_INDEX)
         if not self._cache.has(key) and key not in self._indexes:
-            self._cache.bring(key, lambda: self._load_file(segment, Suffix.OFFSET_INDEX))
-
-    def _key(self, segment: RemoteSegment, number: int) -> ChunkKey:
-        return ChunkKey(segment.segment_id, Suffix.LOG, number)
+            self._cache.bring(key, lambda: self._load_file(segment, SegmentFile.OFFSET_INDEX))
 
     async def _chunk(self, segment: RemoteSegment, number: int) -> Chunk:
-        return await self._cache.chunk(self._key(segment, number), lambda: self._load(segment, number))
+        return await self._cache.chunk(
+            _key(segment, SegmentFile.LOG, number), lambda: self._load(segment, number)
+        )
 
     def _bring(self, segment: RemoteSegment, number: int) -> None:
-        key = self._key(segment, number)
+        key = _key(segment, SegmentFile.LOG, number)
         if not self._cache.has(key):
             self._cache.bring(key, lambda: self._load(segment, number))
 
@@ -167,8 +166,11 @@ class SegmentBytes:
         size = min(self._chunk_bytes, segment.size_bytes - start)
         return await self._request(size, lambda: self._files.read_range(segment, start, size))
 
-    async def _load_file(self, segment: RemoteSegment, suffix: str) -> bytes:
-        return await self._request(0, lambda: self._files.read_file(segment, suffix))
+    async def _load_file(self, segment: RemoteSegment, kind: SegmentFile) -> bytes:
+        async def ask() -> bytes:
+            return await self._files.read_file(segment, kind) or b""
+
+        return await self._request(0, ask)
 
     async def _request(self, size: int, ask: Callable[[], Awaitable[bytes]]) -> bytes:
         if self._pending >= self._pending_max:
@@ -189,28 +191,28 @@ class SegmentBytes:
     async def offset_index(self, segment: RemoteSegment) -> OffsetIndex:
         """Return the segment's offset index."""
         return await self._index(
-            segment, Suffix.OFFSET_INDEX, lambda data: OffsetIndex(segment.start_offset, data)
+            segment, SegmentFile.OFFSET_INDEX, lambda data: OffsetIndex(segment.start_offset, data)
         )
 
     async def time_index(self, segment: RemoteSegment) -> TimeIndex:
         """Return the segment's time index."""
         return await self._index(
-            segment, Suffix.TIME_INDEX, lambda data: TimeIndex(segment.start_offset, data)
+            segment, SegmentFile.TIME_INDEX, lambda data: TimeIndex(segment.start_offset, data)
         )
 
     async def aborted(self, segment: RemoteSegment) -> AbortedTransactions:
         """Return the transactions whose abort marker lies in the segment."""
         if segment.txn_index_empty:
             return AbortedTransactions()
-        return await self._index(segment, Suffix.TRANSACTION_INDEX, AbortedTransactions.decode)
+        return await self._index(segment, SegmentFile.TRANSACTION_INDEX, AbortedTransactions.decode)
 
-    async def _index(self, segment: RemoteSegment, suffix: str, decode: Callable[[bytes], T]) -> T:
-        key = ChunkKey(segment.segment_id, suffix, 0)
+    async def _index(self, segment: RemoteSegment, kind: SegmentFile, decode: Callable[[bytes], T]) -> T:
+        key = _key(segment, kind)
         known = self._indexes.get(key)
         if known is not None:
             self._indexes.move_to_end(key)
             return cast("T", known[0])
-        chunk = await self._cache.chunk(key, lambda: self._load_file(segment, suffix))
+        chunk = await self._cache.chunk(key, lambda: self._load_file(segment, kind))
         try:
             data = await chunk.read(self._runtime, 0, chunk.size_bytes)
         finally:
@@ -230,3 +232,7 @@ class SegmentBytes:
         for key in [key for key in self._indexes if key.segment_id == segment.segment_id]:
             self._index_bytes -= self._indexes.pop(key)[1]
         self._cache.forget_segment(segment.segment_id)
+
+
+def _key(segment: RemoteSegment, kind: SegmentFile, number: int = 0) -> ChunkKey:
+    return ChunkKey(segment.segment_id, kind.value, number)

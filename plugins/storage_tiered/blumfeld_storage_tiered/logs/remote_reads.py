@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator
 from typing import NamedTuple, Protocol
 
 from blumfeld.log.segments.index import OffsetIndex
@@ -14,6 +14,7 @@ from blumfeld.spi.runtime import Runtime
 from blumfeld.spi.storage import LogRead, TimestampOffset
 from blumfeld.wire.batches.record_batch import HEADER_BYTES, RecordBatch
 from blumfeld_storage_tiered.cache.segment_bytes import SegmentBytes
+from blumfeld_storage_tiered.catalog.catalog import Served
 from blumfeld_storage_tiered.catalog.segment import RemoteSegment
 
 SCAN_BYTES = 16 << 10
@@ -23,20 +24,16 @@ SCAN_BYTES = 16 << 10
 class History(Protocol):
     """The remote segments of one partition that belong to the log as it is now, in the order of their offsets."""
 
-    def segment_at(self, offset: int) -> RemoteSegment | None:
-        """Return the segment with ``offset``; ``None`` if no finished one of this history has it."""
+    def find(self, offset: int) -> Served | None:
+        """Return the segment with ``offset``, and how far it can be read; ``None`` if no finished one has it."""
         ...
 
-    def end_offset(self, segment: RemoteSegment) -> int:
-        """The offset from which on the segment's records aren't this history's, or the end of the segment."""
+    def lineage(self, offset: int) -> Iterator[Served]:
+        """Yield the segments with ``offset`` and later ones. The metadata may not change meanwhile."""
         ...
 
-    def segments(self) -> Sequence[RemoteSegment]:
-        """All of them."""
-        ...
-
-    def with_aborted(self, from_offset: int) -> Iterator[RemoteSegment]:
-        """Yield the segments with ``from_offset`` or later that may have a transaction index."""
+    def next_with_transactions(self, offset: int) -> RemoteSegment | None:
+        """Return the first segment, with ``offset`` or later ones, that may have aborted transactions."""
         ...
 
 
@@ -61,15 +58,12 @@ class RemoteReads:
     async def read(self, offset: int, bytes_max: int, minimum_one_batch: bool) -> LogRead | None:
         """Return bytes from the batch with ``offset`` on, within one segment. ``None`` if no segment has it."""
         history, source = self._history, self._source
-        segment = history.segment_at(offset)
-        place = None
-        while segment is not None and place is None:
-            place = await self._batch_with(segment, offset)
-            if place is None:  # the batches behind it have no records any more
-                segment = history.segment_at(segment.end_offset + 1)
-        if segment is None or place is None:
+        served = history.find(offset)
+        place = None if served is None else await self._batch_with(served.segment, offset)
+        if served is None or place is None:
             return None
-        end_offset, limit = history.end_offset(segment), segment.size_bytes
+        segment, end_offset = served.segment, served.end_offset
+        limit = segment.size_bytes
         if end_offset <= segment.end_offset:
             behind = await self._batch_with(segment, end_offset)
             limit = limit if behind is None else behind.position
@@ -84,26 +78,28 @@ class RemoteReads:
             got = size_of(parts)
             end_offset = min(end_offset, _end_at(index, place.position + got, segment))
             if place.position + got >= limit:
-                self._prepare_next(segment)
+                self._prepare_next(end_offset)
             aborted = await self._aborted(offset, end_offset)
         except BaseException:
             release(parts)
             raise
         return LogRead(parts, got, end_offset, aborted)
 
-    def _prepare_next(self, segment: RemoteSegment) -> None:
-        behind = self._history.segment_at(segment.end_offset + 1)
+    def _prepare_next(self, offset: int) -> None:
+        behind = self._history.find(offset)
         if behind is not None:
-            self._source.prepare(behind)
+            self._source.prepare(behind.segment)
 
     async def _aborted(self, from_offset: int, to_offset: int) -> list[AbortedTransaction]:
         """Return the transactions with a record in the range that were aborted. A marker may lie segments behind it."""
         transactions: list[AbortedTransaction] = []
-        for segment in self._history.with_aborted(from_offset):
+        offset = from_offset
+        while (segment := self._history.next_with_transactions(offset)) is not None:
             index = await self._source.aborted(segment)
             transactions += index.overlapping(from_offset, to_offset)
             if any(entry.last_stable_offset >= to_offset for entry in index.entries):
                 break
+            offset = segment.end_offset + 1
         return transactions
 
     async def _batch_with(self, segment: RemoteSegment, offset: int) -> BatchPlace | None:
@@ -130,14 +126,14 @@ class RemoteReads:
 
     async def first_at(self, timestamp_ms: int, from_offset: int, to_offset: int) -> TimestampOffset | None:
         """Return the first record in the range of offsets with a timestamp ≥ ``timestamp_ms``."""
-        for segment in self._history.segments():
-            if segment.start_offset >= to_offset:
+        for served in list(self._history.lineage(from_offset)):
+            if served.start_offset >= to_offset:
                 break
-            if segment.max_timestamp_ms < timestamp_ms or segment.end_offset < from_offset:
-                continue
-            place = await self._first_in(segment, timestamp_ms, from_offset)
-            if place is not None:
-                return place if place.offset < min(to_offset, self._history.end_offset(segment)) else None
+            if served.segment.max_timestamp_ms >= timestamp_ms:
+                start, end = max(served.start_offset, from_offset), min(served.end_offset, to_offset)
+                place = await self._first_in(served.segment, timestamp_ms, start)
+                if place is not None and place.offset < end:
+                    return place
         return None
 
     async def _first_in(
@@ -159,9 +155,9 @@ class RemoteReads:
     async def highest_timestamp(self, from_offset: int, to_offset: int) -> TimestampOffset | None:
         """Return the first record in the range with the highest timestamp of its segments; ``None`` without one."""
         newest = -1
-        for segment in self._history.segments():
-            if segment.start_offset < to_offset and segment.end_offset >= from_offset:
-                newest = max(newest, segment.max_timestamp_ms)
+        for served in self._history.lineage(from_offset):
+            if served.start_offset < to_offset:
+                newest = max(newest, served.segment.max_timestamp_ms)
         return None if newest < 0 else await self.first_at(newest, from_offset, to_offset)
 
 

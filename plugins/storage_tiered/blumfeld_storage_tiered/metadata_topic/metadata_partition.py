@@ -29,8 +29,8 @@ def key_of(partition: TopicIdPartition) -> Key:
     return partition.topic_id, partition.partition
 
 
-class _Assigned:
-    """A partition of which this node has a replica."""
+class ReadWait:
+    """Waits until the metadata partition is read up to its end as of the moment when this was made."""
 
     __slots__ = ("partition", "ready", "target")
 
@@ -38,7 +38,7 @@ class _Assigned:
         self.partition = partition
         self.ready: Completion[None] = Completion()
         self.target: int | None = None
-        """The end of the metadata partition, as of the first answer that was asked for after the assignment."""
+        """The end of the metadata partition, as of the first answer that was asked for after that moment."""
 
 
 class Append(NamedTuple):
@@ -66,7 +66,9 @@ class MetadataPartition:
         self.appends: dict[bytes, Append] = {}
         """Records that are being written, by their values: a record that is read back is known by it, so a lost answer
         of a leader costs nothing."""
-        self._assigned: dict[Key, _Assigned] = {}
+        self._assigned: dict[Key, ReadWait] = {}
+        """Partitions of which this node has a replica."""
+        self._refreshes: list[ReadWait] = []
 
     # Partitions of this node
 
@@ -77,13 +79,17 @@ class MetadataPartition:
     def assign(self, partition: TopicIdPartition) -> None:
         """Keep the catalog of ``partition`` ready from now on."""
         if key_of(partition) not in self._assigned:
-            self._assigned[key_of(partition)] = _Assigned(partition)
+            self._assigned[key_of(partition)] = ReadWait(partition)
 
     def unassign(self, partition: TopicIdPartition, reason: BrokerError) -> None:
         """Forget that this node needs it. What waits for its readiness fails."""
         gone = self._assigned.pop(key_of(partition), None)
         if gone is not None and not gone.ready.done:
             gone.ready.fail(reason)
+        for wait in self._refreshes:
+            if key_of(wait.partition) == key_of(partition):
+                wait.ready.fail(reason)
+        self._refreshes = [wait for wait in self._refreshes if not wait.ready.done]
 
     def assigned(self) -> list[TopicIdPartition]:
         """Returns the partitions that are assigned."""
@@ -101,21 +107,27 @@ class MetadataPartition:
         member = self._assigned.get(key_of(partition))
         return None if member is None else member.ready
 
+    def refresh(self, partition: TopicIdPartition) -> Completion[None]:
+        """Complete once everything is read that there is now."""
+        wait = ReadWait(partition)
+        self._refreshes.append(wait)
+        return wait.ready
+
     # Reading
 
-    def waiting(self) -> list[Key]:
-        """Returns the partitions that an answer, asked for from now on, tells the end to read up to."""
-        return [key for key, member in self._assigned.items() if member.target is None]
+    def waiting(self) -> list[ReadWait]:
+        """Returns the waits that an answer, asked for from now on, tells the end to read up to."""
+        return [wait for wait in (*self._assigned.values(), *self._refreshes) if wait.target is None]
 
-    def read_up_to(self, waiting: list[Key], high_watermark: int) -> None:
-        """An answer was taken that was asked for when :meth:`waiting` gave these. Partitions that have all records up
-        to the end as of their assignment are ready."""
-        for key in waiting:
-            if key in self._assigned:
-                self._assigned[key].target = high_watermark
-        for member in list(self._assigned.values()):
-            if member.target is not None and self.position >= member.target and not member.ready.done:
-                member.ready.complete(None)
+    def read_up_to(self, waiting: list[ReadWait], high_watermark: int) -> None:
+        """An answer was taken that was asked for when :meth:`waiting` gave these. Those end that have all records up to
+        the end as of the moment when they began."""
+        for wait in waiting:
+            wait.target = high_watermark
+        for wait in (*self._assigned.values(), *self._refreshes):
+            if wait.target is not None and self.position >= wait.target and not wait.ready.done:
+                wait.ready.complete(None)
+        self._refreshes = [wait for wait in self._refreshes if not wait.ready.done]
 
     def take(self, batches: Iterator[RecordBatch], report: Report) -> list[TopicIdPartition]:
         """Apply the records from the position on. Returns the assigned partitions that they are about.
@@ -153,9 +165,11 @@ class MetadataPartition:
         self.position, self.saved_position = position, -1
         self.catalogs.clear()
         for key, member in list(self._assigned.items()):
-            again = self._assigned[key] = _Assigned(member.partition)
+            again = self._assigned[key] = ReadWait(member.partition)
             if not member.ready.done:
                 again.ready = member.ready
+        for wait in self._refreshes:
+            wait.target = None
 
 
 def settle(callers: list[Completion[None]], error: BaseException | None) -> None:

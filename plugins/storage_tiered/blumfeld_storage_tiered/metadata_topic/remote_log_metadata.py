@@ -45,8 +45,8 @@ from blumfeld_storage_tiered.catalog.records import encode_change, metadata_part
 from blumfeld_storage_tiered.catalog.segment import Change, TopicIdPartition
 from blumfeld_storage_tiered.metadata_topic.metadata_partition import (
     Append,
-    Key,
     MetadataPartition,
+    ReadWait,
     settle,
 )
 from blumfeld_storage_tiered.metadata_topic.snapshot_file import (
@@ -190,6 +190,11 @@ class RemoteLogMetadata:
         """
         return self._assigned(partition).catalog(partition)
 
+    def is_assigned(self, partition: TopicIdPartition) -> bool:
+        """Whether its catalog is kept here."""
+        metadata = self._find(partition)
+        return metadata is not None and metadata.ready(partition) is not None
+
     def is_ready(self, partition: TopicIdPartition) -> bool:
         """Whether the catalog has all records that there were when the partition was assigned."""
         metadata = self._find(partition)
@@ -204,6 +209,17 @@ class RemoteLogMetadata:
         ready = self._assigned(partition).ready(partition)
         assert ready is not None
         return ready
+
+    def refresh(self, partition: TopicIdPartition) -> Completion[None]:
+        """Complete once the catalog has all records that there are now; fails as :meth:`when_ready`.
+
+        :raises KeyError: it isn't assigned
+        """
+        metadata = self._assigned(partition)
+        refreshed = metadata.refresh(partition)
+        if metadata.index in self._bells:
+            self._bells[metadata.index].ring()
+        return refreshed
 
     def watch(self, watcher: Watcher) -> None:
         """Tell ``watcher`` of each catalog of an assigned partition that changed, once for many records."""
@@ -470,7 +486,9 @@ class RemoteLogMetadata:
                 passed = self._take_fetched(metadata, waiting, data) and passed
         return passed
 
-    def _take_fetched(self, metadata: MetadataPartition, waiting: list[Key], data: PartitionData) -> bool:
+    def _take_fetched(
+        self, metadata: MetadataPartition, waiting: list[ReadWait], data: PartitionData
+    ) -> bool:
         error: Exception | None = None
         if data.error_code:
             error = BrokerError(known_code(data.error_code))

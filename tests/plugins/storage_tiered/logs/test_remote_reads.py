@@ -15,6 +15,7 @@ from blumfeld_kit.storage_driver.node import Log
 from blumfeld_storage_tiered.cache.chunk_cache import ChunkCache
 from blumfeld_storage_tiered.cache.segment_bytes import READ_AHEAD_MAX, SegmentBytes
 from blumfeld_storage_tiered.logs.remote_reads import RemoteReads
+from blumfeld_storage_tiered.objects.names import SegmentFile
 from tests.plugins.storage_local.local_node import Events
 from tests.plugins.storage_tiered.remote_copies import copy_of, log_of
 
@@ -141,7 +142,7 @@ def test_a_reader_that_goes_on_finds_the_next_pieces_there() -> None:
     for offset in range(1, 60):
         remote.batches(offset, 100)
         remote.runtime.run_turn()
-    starts = [start for suffix, start in remote.files.requests if suffix == ".log"]
+    starts = [start for kind, start in remote.files.requests if kind is SegmentFile.LOG]
     assert starts == sorted(set(starts))
     here = max(starts) // 200
     at = 60 * (remote.history.copies[0].size_bytes // 200) // 200

@@ -1,0 +1,204 @@
+"""The log of a tiered topic: a local log, and before it what lies in the remote store (``spi.tiering.TieredLog``).
+
+What appends are the local log's own methods, bound once: a produce costs no call more. What reads looks first on which
+side of the border the offset lies.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from operator import attrgetter
+
+from blumfeld.config.values import TopicConfig
+from blumfeld.spi.completion import Completion
+from blumfeld.spi.runtime import Runtime, Timer
+from blumfeld.spi.storage import (
+    LogReadOutcome,
+    OffsetOutOfRangeError,
+    SegmentedLog,
+    TimestampOffset,
+)
+from blumfeld.spi.tiering import LogStartState
+from blumfeld.wire.batches.record_batch import RecordBatch
+from blumfeld_storage_tiered.logs.remote_part import RemotePart
+
+START_FILE = "remote-log-start-offset"
+"""The small file beside the log with the start of the whole log, in decimal."""
+SAVE_INTERVAL_MS = 1_000
+"""The start file is written at most so often: a write waits for the disk."""
+
+TimestampOutcome = TimestampOffset | Completion[TimestampOffset | None] | None
+
+
+class TieredLog:
+    """``TieredLog`` around a local log.
+
+    :param left: called when the log goes on without the store, is closed or deleted
+    :raises OSError: the start of the whole log can't be read or written
+    """
+
+    __slots__ = (
+        "_left",
+        "_local",
+        "_remote",
+        "_runtime",
+        "_save_timer",
+        "_saved_start_offset",
+        "aux",
+        "compact",
+        "config",
+        "flush",
+        "log_start_offset",
+        "place",
+        "place_as_is",
+        "roll",
+        "segments",
+        "size_bytes",
+        "write",
+    )
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        local: SegmentedLog,
+        remote: RemotePart,
+        config: TopicConfig,
+        left: Callable[[], None],
+    ) -> None:
+        self._runtime = runtime
+        self._local = local
+        self._remote = remote
+        self.config = config
+        self._left = left
+        self._save_timer: Timer | None = None
+        self.aux = local.aux
+        self.place, self.place_as_is, self.write = local.place, local.place_as_is, local.write
+        self.flush, self.roll, self.compact = local.flush, local.roll, local.compact
+        self.segments, self.size_bytes = local.segments, local.size_bytes
+        saved = local.aux.read(START_FILE)
+        # Before the local start can move: a start that found no file would take the local one for the whole.
+        self.log_start_offset = local.log_start_offset if saved is None else int(saved)
+        self._saved_start_offset = -1 if saved is None else self.log_start_offset
+        if saved is None:
+            self._save()
+        # The local log's own start is checkpointed now and then, so a killed node may have an older one.
+        start_offset = min(self.log_start_offset, local.written_end_offset)
+        if start_offset > local.log_start_offset:
+            local.advance_log_start(start_offset)
+
+    placed_end_offset: int = property(attrgetter("_local.placed_end_offset"))  # type: ignore[assignment]
+    written_end_offset: int = property(attrgetter("_local.written_end_offset"))  # type: ignore[assignment]
+    flushed_end_offset: int = property(attrgetter("_local.flushed_end_offset"))  # type: ignore[assignment]
+    directory_id: bytes = property(attrgetter("_local.directory_id"))  # type: ignore[assignment]
+    cleaned_end_offset: int = property(attrgetter("_local.cleaned_end_offset"))  # type: ignore[assignment]
+    local_log_start_offset: int = property(attrgetter("_local.log_start_offset"))  # type: ignore[assignment]
+
+    @property
+    def local(self) -> SegmentedLog:
+        """The log inside."""
+        return self._local
+
+    @property
+    def remote(self) -> RemotePart:
+        """What lies in the store."""
+        return self._remote
+
+    @property
+    def copied_end_offset(self) -> int:
+        """The end of what the store has; -1 as long as that isn't known."""
+        return self._remote.copied_end_offset(self._local.log_start_offset)
+
+    # Reads
+
+    def read(self, offset: int, bytes_max: int, end_offset: int, minimum_one_batch: bool) -> LogReadOutcome:
+        """Bytes from the batch that contains ``offset``, from the disk or by a completion from the store."""
+        if offset >= self._local.log_start_offset:
+            return self._local.read(offset, bytes_max, end_offset, minimum_one_batch)
+        if offset < self.log_start_offset:
+            raise OffsetOutOfRangeError(f"offset {offset} is below the log start {self.log_start_offset}")
+        return self._remote.read(offset, bytes_max, minimum_one_batch)
+
+    def batches(self, offset: int) -> Iterator[RecordBatch]:
+        """Batches of the local part from the one that contains ``offset`` on."""
+        return self._local.batches(max(offset, self._local.log_start_offset))
+
+    def offset_for_time(self, timestamp_ms: int) -> TimestampOutcome:
+        """The first record of the whole log with a timestamp ≥ ``timestamp_ms``."""
+        if self.log_start_offset >= self._local.log_start_offset:
+            return self._local.offset_for_time(timestamp_ms)
+        return self._remote.offset_for_time(timestamp_ms, self.log_start_offset, self._local)
+
+    def max_timestamp(self) -> TimestampOutcome:
+        """The record of the whole log with the highest timestamp."""
+        if self.log_start_offset >= self._local.log_start_offset:
+            return self._local.max_timestamp()
+        return self._remote.max_timestamp(self.log_start_offset, self._local)
+
+    def state_at(self, offset: int, leader_epoch: int) -> Completion[LogStartState]:
+        """As ``TieredLog.state_at``."""
+        return self._remote.state_at(offset, leader_epoch)
+
+    # The two starts
+
+    def drop_segments(self, end_offset: int) -> int:
+        """Delete local segments that the store has."""
+        return self._local.drop_segments(end_offset)
+
+    def advance_log_start(self, offset: int) -> None:
+        """The whole log starts at ``offset``; the local part too, if it began below."""
+        if offset > self._local.log_start_offset:
+            self._local.advance_log_start(offset)
+        self._start_at(offset)
+
+    def truncate_to(self, offset: int) -> None:
+        """Drop all batches with an offset ≥ ``offset``, here. What the store has of them isn't this log's any more."""
+        if offset < self._local.log_start_offset:
+            self._local.truncate_fully(offset)
+            self._start_at(min(self.log_start_offset, offset))
+        else:
+            self._local.truncate_to(offset)
+
+    def truncate_fully(self, start_offset: int, log_start_offset: int | None = None) -> None:
+        """Drop everything that is local; see the contract."""
+        start = start_offset if log_start_offset is None else min(log_start_offset, start_offset)
+        if start < self.log_start_offset:
+            self._start_at(start)  # before the local part is empty: a crash between leaves too early a start
+        self._local.truncate_fully(start_offset)
+        self._start_at(start)
+
+    def _start_at(self, offset: int) -> None:
+        self.log_start_offset = offset
+        if self._save_timer is None and offset != self._saved_start_offset:
+            self._save()
+            self._save_timer = self._runtime.call_later(SAVE_INTERVAL_MS, self._save_again)
+
+    def _save_again(self) -> None:
+        self._save_timer = None
+        if self.log_start_offset != self._saved_start_offset:
+            self._start_at(self.log_start_offset)
+
+    def _save(self) -> None:
+        self.aux.write(START_FILE, str(self.log_start_offset).encode())
+        self._saved_start_offset = self.log_start_offset
+
+    # The rest
+
+    def reconfigure(self, config: TopicConfig) -> None:
+        """The topic's configuration changed."""
+        self.config = config
+        self._local.reconfigure(config)
+
+    def close(self) -> None:
+        """Save the start, and close the local log."""
+        self.leave()
+        if self.log_start_offset != self._saved_start_offset:
+            self._save()
+        self._local.close()
+
+    def leave(self) -> None:
+        """Let go of the store: the log goes on without it, is closed or deleted."""
+        if self._save_timer is not None:
+            self._save_timer.cancel()
+            self._save_timer = None
+        self._remote.leave()
+        self._left()

@@ -1,0 +1,148 @@
+"""Deletes remote segments: one, all of a partition, or a partition for ever.
+
+Each step is a record, and each may be done again. A node that dies in the middle leaves records that say what is still
+to be deleted.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Protocol
+
+from blumfeld.spi.completion import Completion
+from blumfeld.spi.hooks import EventLog
+from blumfeld.spi.object_store import StoreError
+from blumfeld.spi.partitions import LocalPartitions
+from blumfeld.spi.repeated_events import RepeatedEvents
+from blumfeld.spi.runtime import Runtime
+from blumfeld.wire.errors import BrokerError
+from blumfeld_storage_tiered.cache.segment_bytes import SegmentBytes
+from blumfeld_storage_tiered.catalog.catalog import CatalogError, RemoteLogCatalog
+from blumfeld_storage_tiered.catalog.plans import plan_partition_delete
+from blumfeld_storage_tiered.catalog.segment import (
+    Change,
+    PartitionDelete,
+    PartitionDeleteState,
+    RemoteSegment,
+    SegmentState,
+    SegmentUpdate,
+    TopicIdPartition,
+)
+from blumfeld_storage_tiered.objects.segments import SegmentObjects
+from blumfeld_storage_tiered.objects.upload import SegmentUpload
+
+FAILURES = (StoreError, BrokerError, CatalogError, OSError)
+"""What may end a piece of work for a partition. The next one begins anew."""
+
+
+class TieringNode(Protocol):
+    """What the work for all partitions of a node shares."""
+
+    runtime: Runtime
+    events: EventLog
+    repeated: RepeatedEvents
+    node_id: int
+    partitions: LocalPartitions
+    uploads: SegmentUpload
+    objects: SegmentObjects
+    source: SegmentBytes
+    copy_slots: asyncio.Semaphore
+    """Bounds the copies that run at once (``remote.log.manager.copier.thread.pool.size``)."""
+    expiration_slots: asyncio.Semaphore
+    """Bounds the deletions (``remote.log.manager.expiration.thread.pool.size``)."""
+
+    async def ready(self, partition: TopicIdPartition) -> RemoteLogCatalog:
+        """Wait until all is known that was committed about a partition when it came here, and return it."""
+        ...
+
+    async def refreshed(self, partition: TopicIdPartition) -> RemoteLogCatalog:
+        """Wait until all is known that is committed about a partition now, and return it."""
+        ...
+
+    def append(self, change: Change) -> Completion[None]:
+        """Commit a change. It is in the catalog of this node when this completes."""
+        ...
+
+    async def pace_copy(self, size_bytes: int) -> None:
+        """Wait until so many bytes may be sent (``remote.log.manager.copy.max.bytes.per.second``)."""
+        ...
+
+    def interval_ms(self) -> float:
+        """Pause between two rounds (``remote.log.manager.task.interval.ms``)."""
+        ...
+
+    def backoff_ms(self, before_ms: float) -> float:
+        """Pause after a round that failed; ``before_ms`` is the pause after the one before, or 0."""
+        ...
+
+
+def update_of(
+    node: TieringNode, segment: RemoteSegment, state: SegmentState, custom_metadata: bytes | None = None
+) -> SegmentUpdate:
+    """Return the record that gives a segment another state."""
+    return SegmentUpdate(
+        partition=segment.partition,
+        segment_id=segment.segment_id,
+        broker_id=node.node_id,
+        event_timestamp_ms=node.runtime.now_ms(),
+        state=state,
+        custom_metadata=custom_metadata,
+    )
+
+
+async def delete_segment(node: TieringNode, segment: RemoteSegment) -> None:
+    """Delete a remote segment, in any state. What was done of it before is done again."""
+    await node.append(update_of(node, segment, SegmentState.DELETE_STARTED))
+    node.source.forget(segment)
+    await node.objects.delete(segment)
+    await node.append(update_of(node, segment, SegmentState.DELETE_FINISHED))
+
+
+async def delete_segments(node: TieringNode, partition: TopicIdPartition) -> None:
+    """Delete all remote segments of a partition whose log goes on without them. Try until it is done."""
+    catalog = await node.ready(partition)
+    while segments := list(catalog):
+        for segment in segments:
+            await _tried(node, segment)
+
+
+async def delete_partition(node: TieringNode, partition: TopicIdPartition) -> None:
+    """Delete a partition for ever: its topic is deleted. Try until it is done."""
+    catalog = await node.ready(partition)
+    if catalog.delete_state is None:
+        await node.append(_deletion(node, partition, PartitionDeleteState.MARKED))
+    while (plan := plan_partition_delete(catalog)).segments or plan.write is not None:
+        for segment in plan.segments:
+            await _tried(node, segment)
+        if plan.write is not None:
+            await node.append(_deletion(node, partition, plan.write))
+
+
+async def _tried(node: TieringNode, segment: RemoteSegment) -> None:
+    """Delete a segment, or wait a while."""
+    try:
+        async with node.expiration_slots:
+            await delete_segment(node, segment)
+    except FAILURES as error:
+        name = f"{segment.partition.topic}-{segment.partition.partition}"
+        node.repeated.say(node.events.warning, "tiering failed", name, partition=name, error=str(error))
+        await sleep(node.runtime, node.backoff_ms(0))
+
+
+async def sleep(runtime: Runtime, delay_ms: float) -> None:
+    """Let a time pass."""
+    passed: Completion[None] = Completion()
+    timer = runtime.call_later(delay_ms, lambda: passed.complete(None))
+    try:
+        await passed
+    finally:
+        timer.cancel()
+
+
+def _deletion(node: TieringNode, partition: TopicIdPartition, state: PartitionDeleteState) -> PartitionDelete:
+    return PartitionDelete(
+        partition=partition,
+        broker_id=node.node_id,
+        event_timestamp_ms=node.runtime.now_ms(),
+        state=state,
+    )

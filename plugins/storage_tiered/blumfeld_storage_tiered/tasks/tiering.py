@@ -1,0 +1,256 @@
+"""The tiering of a node: the parts that its tiered logs share, and the work for those that it leads."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine
+from typing import Any
+
+from blumfeld.spi.cluster import TopicImage
+from blumfeld.spi.completion import Completion
+from blumfeld.spi.hooks import Composition
+from blumfeld.spi.object_store import ObjectStore, StoreError, StoreUnavailableError
+from blumfeld.spi.repeated_events import RepeatedEvents
+from blumfeld.spi.runtime import Task
+from blumfeld.spi.storage import AuxFiles, TopicPartition
+from blumfeld.wire.errors import BrokerError, ErrorCode
+from blumfeld_storage_tiered.cache.chunk_cache import ChunkCache
+from blumfeld_storage_tiered.cache.segment_bytes import SegmentBytes
+from blumfeld_storage_tiered.catalog.catalog import RemoteLogCatalog
+from blumfeld_storage_tiered.catalog.copy_pace import CopyPace
+from blumfeld_storage_tiered.catalog.segment import Change, TopicIdPartition
+from blumfeld_storage_tiered.logs.remote_part import RemotePart
+from blumfeld_storage_tiered.logs.tiered_log import TieredLog
+from blumfeld_storage_tiered.metadata_topic.remote_log_metadata import RemoteLogMetadata
+from blumfeld_storage_tiered.objects.segments import SegmentObjects
+from blumfeld_storage_tiered.objects.upload import SegmentUpload
+from blumfeld_storage_tiered.stores.checking import check_store
+from blumfeld_storage_tiered.tasks.deletion import delete_partition, delete_segments, sleep
+from blumfeld_storage_tiered.tasks.led_partition import LedPartition
+
+
+class Tiering:
+    """The tiering of one node. Made with the storage, it starts with it, and works once the broker serves.
+
+    :param metadata: the metadata topic
+    :param cache_bytes: bound of the chunk cache
+    :param shown: the store for people, without secrets
+    """
+
+    def __init__(
+        self,
+        composition: Composition,
+        store: ObjectStore,
+        metadata: RemoteLogMetadata,
+        cache_bytes: int,
+        shown: str,
+    ) -> None:
+        self.runtime = runtime = composition.runtime
+        self.events = composition.log("storage_tiered")
+        self.repeated = RepeatedEvents(runtime)
+        self.node_id = composition.node_id
+        self.metadata = metadata
+        self.objects = SegmentObjects(runtime, store)
+        self.uploads: SegmentUpload
+        """Made at the start, when the cluster's id is known."""
+        config = composition.config
+        self.cache = ChunkCache(runtime, composition.data_dir, cache_bytes, self.events)
+        self.source = SegmentBytes(
+            runtime,
+            self.objects,
+            self.cache,
+            self._pace_fetch,
+            requests_max=config.int("remote.log.reader.threads"),
+            waiting_max=config.int("remote.log.reader.max.pending.tasks"),
+        )
+        self.copy_slots = asyncio.Semaphore(config.int("remote.log.manager.copier.thread.pool.size"))
+        self.expiration_slots = asyncio.Semaphore(
+            config.int("remote.log.manager.expiration.thread.pool.size")
+        )
+        self._composition = composition
+        self._store = store
+        self._shown = shown
+        self._copy_pace = _pace(composition, "copy")
+        self._fetch_pace = _pace(composition, "fetch")
+        self._logs: dict[TopicPartition, TieredLog] = {}
+        """The tiered logs that are open."""
+        self._led: dict[TopicPartition, int] = {}
+        """Partitions that this node leads → leader epoch."""
+        self._work: dict[TopicPartition, LedPartition] = {}
+        self._known: set[TopicIdPartition] = set()
+        """Partitions that had a tiered log on this node since its start."""
+        self._deletions: dict[Task, None] = {}
+
+    async def start(self, cluster_id: str) -> None:
+        """Check the store, and empty the cache. The broker doesn't serve yet.
+
+        :raises OSError: the store can't be used. One that can't be reached now is no reason: the node serves without it
+        """
+        try:
+            await check_store(self.runtime, self._store, cluster_id, self._shown)
+        except StoreUnavailableError as error:
+            self.events.warning("store unavailable", store=self._shown, error=str(error))
+        except StoreError as error:
+            raise OSError(str(error)) from None
+        self.uploads = SegmentUpload(self.runtime, self._store, cluster_id)
+        await self.cache.start()
+
+    async def begin(self, composition: Composition) -> None:
+        """The broker serves: read the metadata, and do the work for what this node leads."""
+        self.partitions = composition.local_partitions
+        await self.metadata.start()
+        self.partitions.watch_leadership(self)
+
+    def halt(self) -> None:
+        """End all work, and begin none."""
+        self._led.clear()
+        for work in self._work.values():
+            work.stop()
+        self._work.clear()
+        for task in self._deletions:
+            task.cancel()
+
+    async def stop(self) -> None:
+        """End all work, and let go of the store. Legal at any time."""
+        self.halt()
+        await self.metadata.stop()
+        await self._store.close()
+
+    # Logs
+
+    def remote_part(self, partition: TopicIdPartition, aux: AuxFiles) -> RemotePart:
+        """Return the remote part of a log of this node."""
+        return RemotePart(self, partition, aux)
+
+    def opened(self, partition: TopicPartition, log: TieredLog) -> None:
+        """A tiered log is open, or a log has become tiered."""
+        self._logs[partition] = log
+        self._known.add(log.remote.partition)
+        self.metadata.assign(log.remote.partition)
+        self._follow(partition)
+
+    def closed(self, partition: TopicPartition) -> None:
+        """A tiered log is closed or deleted, or is tiered no more."""
+        log = self._logs.pop(partition, None)
+        if log is not None:
+            self.metadata.unassign(log.remote.partition)
+            self._follow(partition)
+
+    def disabled(self, partition: TopicIdPartition) -> None:
+        """The log is tiered no more: its leader deletes what the store has of it (``remote.log.delete.on.disable``)."""
+        if TopicPartition(partition.topic, partition.partition) in self._led:
+            self._delete(partition, whole=False)
+
+    def topic_deleted(self, topic: TopicImage) -> None:
+        """A topic has left the image: the last leader of each partition deletes what the store has of it."""
+        for number, image in topic.partitions.items():
+            partition = TopicIdPartition(topic.topic_id, number, topic.name)
+            if partition in self._known and image.leader == self.node_id:
+                self._delete(partition, whole=True)
+            self._known.discard(partition)
+
+    def _delete(self, partition: TopicIdPartition, *, whole: bool) -> None:
+        deletion = delete_partition(self, partition) if whole else delete_segments(self, partition)
+        task = self.runtime.spawn(
+            self._deleted(partition, deletion), f"delete {partition.topic} in the store"
+        )
+        self._deletions[task] = None
+
+    async def _deleted(self, partition: TopicIdPartition, deletion: Coroutine[Any, Any, None]) -> None:
+        self.metadata.assign(partition)
+        try:
+            await deletion
+        finally:
+            self.metadata.unassign(partition)
+
+    # LeadershipWatcher
+
+    def leads(self, partition: TopicPartition, topic_id: bytes, leader_epoch: int) -> None:
+        """As ``LeadershipWatcher.leads``."""
+        self._led[partition] = leader_epoch
+        self._follow(partition)
+
+    def lost(self, partition: TopicPartition) -> None:
+        """As ``LeadershipWatcher.lost``."""
+        self._led.pop(partition, None)
+        self._follow(partition)
+
+    def _follow(self, partition: TopicPartition) -> None:
+        """Work for a partition if its log is tiered and this node leads it, in its present epoch."""
+        before = self._work.pop(partition, None)
+        if before is not None:
+            before.stop()
+        log, leader_epoch = self._logs.get(partition), self._led.get(partition)
+        if log is not None and leader_epoch is not None:
+            work = self._work[partition] = LedPartition(self, log.remote.partition, log, leader_epoch)
+            work.start()
+
+    # RemoteReading, TieringNode
+
+    @property
+    def files(self) -> SegmentObjects:
+        """As ``RemoteReading.files``."""
+        return self.objects
+
+    def catalog(self, partition: TopicIdPartition) -> RemoteLogCatalog | None:
+        """As ``RemoteReading.catalog``."""
+        return self.metadata.catalog(partition) if self.metadata.is_ready(partition) else None
+
+    async def ready(self, partition: TopicIdPartition) -> RemoteLogCatalog:
+        """As ``RemoteReading.ready``."""
+        self._check_assigned(partition)
+        await self.metadata.when_ready(partition)
+        return self.metadata.catalog(partition)
+
+    async def refreshed(self, partition: TopicIdPartition) -> RemoteLogCatalog:
+        """As ``TieringNode.refreshed``."""
+        self._check_assigned(partition)
+        await self.metadata.refresh(partition)
+        return self.metadata.catalog(partition)
+
+    def _check_assigned(self, partition: TopicIdPartition) -> None:
+        if not self.metadata.is_assigned(partition):
+            raise BrokerError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{partition.topic} left this node")
+
+    def append(self, change: Change) -> Completion[None]:
+        """As ``TieringNode.append``."""
+        return self.metadata.append(change)
+
+    def fetch_wait_ms(self) -> int:
+        """As ``RemoteReading.fetch_wait_ms``."""
+        return self._composition.config.int("remote.fetch.max.wait.ms")
+
+    def interval_ms(self) -> float:
+        """As ``TieringNode.interval_ms``."""
+        return self._composition.config.int("remote.log.manager.task.interval.ms")
+
+    def backoff_ms(self, before_ms: float) -> float:
+        """As ``TieringNode.backoff_ms``."""
+        config = self._composition.config
+        delay_ms = before_ms * 2 or config.int("remote.log.manager.task.retry.backoff.ms")
+        delay_ms = min(delay_ms, config.int("remote.log.manager.task.retry.backoff.max.ms"))
+        jitter = config.float("remote.log.manager.task.retry.jitter")
+        return delay_ms * (1 + jitter * (2 * self.runtime.random.random() - 1))
+
+    async def pace_copy(self, size_bytes: int) -> None:
+        """As ``TieringNode.pace_copy``."""
+        await self._wait(self._copy_pace, "copy", size_bytes)
+
+    async def _pace_fetch(self, size_bytes: int) -> None:
+        await self._wait(self._fetch_pace, "fetch", size_bytes)
+
+    async def _wait(self, pace: CopyPace, kind: str, size_bytes: int) -> None:
+        pace.bytes_per_second = self._composition.config.int(
+            f"remote.log.manager.{kind}.max.bytes.per.second"
+        )
+        now_ms = self.runtime.monotonic_ms()
+        ready_ms = pace.ready_at(now_ms, size_bytes)
+        if ready_ms > now_ms:
+            await sleep(self.runtime, ready_ms - now_ms)
+
+
+def _pace(composition: Composition, kind: str) -> CopyPace:
+    config = composition.config
+    windows = config.int(f"remote.log.manager.{kind}.quota.window.num")
+    window_ms = config.int(f"remote.log.manager.{kind}.quota.window.size.seconds") * 1000
+    return CopyPace(config.int(f"remote.log.manager.{kind}.max.bytes.per.second"), windows * window_ms)

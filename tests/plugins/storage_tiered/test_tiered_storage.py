@@ -1,0 +1,105 @@
+"""A tiered partition from copy to deletion, with a store in memory."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.plugins.storage_tiered.tiered_cluster import TieredCluster
+
+
+def offsets(cluster: TieredCluster) -> list[tuple[int, int]]:
+    return [(batch.base_offset, batch.next_offset) for batch in cluster.read_all()]
+
+
+@pytest.fixture
+def cluster() -> TieredCluster:
+    return TieredCluster()
+
+
+def test_sealed_segments_are_copied_and_the_local_ones_may_go(cluster: TieredCluster) -> None:
+    cluster.write(30)
+    before = offsets(cluster)
+    log = cluster.leader.log
+    assert log.copied_end_offset == 0
+    cluster.rounds()
+    assert log.copied_end_offset == log.segments()[-1].base_offset
+    cluster.drop_local()
+    assert len(log.segments()) == 1
+    assert (log.log_start_offset, log.local_log_start_offset) == (0, log.segments()[0].base_offset)
+    assert offsets(cluster) == before
+
+
+def test_nothing_above_the_last_stable_offset_is_copied(cluster: TieredCluster) -> None:
+    cluster.write(30)
+    cluster.last_stable_offset = cluster.leader.log.segments()[2].base_offset + 1
+    cluster.rounds(2)
+    assert cluster.leader.log.copied_end_offset == cluster.leader.log.segments()[2].base_offset
+
+
+def test_a_restart_finds_the_whole_log(cluster: TieredCluster) -> None:
+    cluster.write(30)
+    before = offsets(cluster)
+    cluster.rounds()
+    cluster.drop_local()
+    cluster.restart(cluster.leader)
+    assert cluster.leader.log.log_start_offset == 0
+    assert offsets(cluster) == before
+    cluster.write(30)
+    cluster.rounds()
+    assert cluster.leader.log.copied_end_offset == cluster.leader.log.segments()[-1].base_offset
+
+
+def test_delete_records_below_the_border_lasts_and_deletes_remote_segments(cluster: TieredCluster) -> None:
+    cluster.write(30)
+    cluster.rounds()
+    cluster.drop_local()
+    held = len(cluster.segment_keys())
+    inside = cluster.leader.log.segments()[0].base_offset // 2 + 1
+    cluster.delete_records(inside)
+    cluster.restart(cluster.leader)
+    assert cluster.leader.log.log_start_offset == inside
+    cluster.rounds(2)
+    assert len(cluster.segment_keys()) < held
+    first = offsets(cluster)[0]
+    assert first[0] <= inside < first[1]
+
+
+def test_total_retention_moves_the_log_start_and_deletes_remote_segments() -> None:
+    cluster = TieredCluster(retention_ms=600_000)
+    cluster.write(30)
+    cluster.rounds()
+    cluster.drop_local()
+    cluster.rounds(25)
+    log = cluster.leader.log
+    assert log.log_start_offset == log.local_log_start_offset
+    assert cluster.segment_keys() == []
+
+
+def test_a_new_leader_goes_on_where_the_old_one_stopped() -> None:
+    cluster = TieredCluster(2)
+    cluster.write(20)
+    cluster.rounds()
+    held = len(cluster.segment_keys())
+    cluster.elect(cluster.nodes[1])
+    cluster.rounds()
+    assert len(cluster.segment_keys()) == held
+    cluster.write(20)
+    before = offsets(cluster)
+    cluster.rounds()
+    assert len(cluster.segment_keys()) > held
+    cluster.drop_local()
+    assert offsets(cluster) == before
+    assert cluster.metadata.refused == []
+
+
+def test_a_store_that_is_away_costs_nothing_but_time(cluster: TieredCluster) -> None:
+    cluster.write(30)
+    before = offsets(cluster)
+    cluster.bucket.faults.away_until_ms = cluster.leader.runtime.monotonic_ms() + 3_600_000
+    cluster.rounds(20)
+    assert cluster.leader.log.copied_end_offset == 0
+    cluster.write(10)
+    cluster.rounds(110)
+    assert cluster.leader.log.copied_end_offset == cluster.leader.log.segments()[-1].base_offset
+    cluster.drop_local()
+    assert offsets(cluster)[: len(before)] == before
