@@ -82,14 +82,6 @@ def test_a_build_without_kip_848_refuses_its_clients_instead_of_leaving_them_to_
         assert "group.protocol=classic" in answer.error_message
 
 
-def test_a_commit_is_a_record_of_the_groups_topic() -> None:
-    """Answered in the turn in which it is written and committed."""
-    broker = Grouped()
-    assert broker.commit(5) is ErrorCode.NONE
-    assert broker.offsets_log.written_end_offset == 1
-    assert broker.fetch() == [5]
-
-
 def test_a_commit_is_not_answered_before_it_is_written() -> None:
     """Nor is a read that saw it."""
     broker = Grouped()
@@ -102,15 +94,6 @@ def test_a_commit_is_not_answered_before_it_is_written() -> None:
     broker.runtime.run_turn()
     assert committing.settled
     assert reading.settled
-
-
-def test_a_restart_finds_what_was_committed() -> None:
-    """Loaded from the log before anyone asks."""
-    storage = PlainStorage()
-    broker = Grouped(storage)
-    broker.commit(7)
-    broker.stop()
-    assert Grouped(storage).fetch() == [7]
 
 
 @pytest.mark.parametrize("codec", Codec)

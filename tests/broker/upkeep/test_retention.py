@@ -41,18 +41,6 @@ def test_an_old_active_segment_is_rolled_and_deleted(broker: BrokerHarness) -> N
     assert broker.log_of("t").log_start_offset == 1
 
 
-def test_retention_may_be_without_limit(broker: BrokerHarness) -> None:
-    broker.create_topic("kept", retention_ms="-1")
-    broker.produced(batch(timestamp=0), topic="kept")
-    assert retain(broker.hosted("kept"), broker.runtime.now_ms()) == 0
-
-
-def test_a_compacted_topic_keeps_what_is_old(broker: BrokerHarness) -> None:
-    broker.create_topic("compacted", cleanup_policy="compact")
-    broker.produced(batch(timestamp=5), topic="compacted")
-    assert retain(broker.hosted("compacted"), broker.runtime.now_ms()) == 0
-
-
 def test_idle_producers_are_forgotten(broker: BrokerHarness) -> None:
     broker.produced(sequence(0))
     broker.runtime.advance(DAY_MS + 600_001)
@@ -69,10 +57,21 @@ def test_retention_comes_again_at_its_interval(broker: BrokerHarness) -> None:
     assert broker.log_of("t").log_start_offset == 1
 
 
-def test_compact_and_delete_does_both(broker: BrokerHarness) -> None:
-    broker.create_topic("both", cleanup_policy="compact,delete", retention_ms="1000")
-    broker.produced(batch(timestamp=5), topic="both")
-    assert retain(broker.hosted("both"), broker.runtime.now_ms()) == 1
+@pytest.mark.parametrize(
+    ("config", "dropped"),
+    [
+        ({"retention_ms": "-1"}, 0),
+        ({"cleanup_policy": "compact"}, 0),
+        ({"cleanup_policy": "compact,delete", "retention_ms": "1000"}, 1),
+    ],
+    ids=["without limit", "compact", "compact and delete"],
+)
+def test_whether_what_is_old_goes_is_the_topics_word(
+    broker: BrokerHarness, config: dict[str, str], dropped: int
+) -> None:
+    broker.create_topic("old", **config)
+    broker.produced(batch(timestamp=5), topic="old")
+    assert retain(broker.hosted("old"), broker.runtime.now_ms()) == dropped
 
 
 def test_a_compacted_topic_loses_what_is_below_its_log_start(broker: BrokerHarness) -> None:
