@@ -21,6 +21,7 @@ from blumfeld.wire.messages.fetch import (
     PartitionData,
     ReplicaState,
 )
+from blumfeld_kit.transport_contract.kit import CountedRegion
 from tests.broker.batches import batch, fetch, produce
 from tests.broker.harness import BrokerHarness, Succeeding
 
@@ -285,42 +286,25 @@ def test_read_committed_ends_before_an_open_transaction(broker: BrokerHarness) -
 # Files
 
 
-class Region:
-    """A file region that counts its releases."""
-
-    def __init__(self, data: bytes) -> None:
-        self.position = 0
-        self.size_bytes = len(data)
-        self.releases = 0
-        self._data = data
-
-    def fileno(self) -> int:
-        raise OSError("no file")
-
-    def pread(self, offset: int = 0, size: int | None = None) -> bytes:
-        return self._data[offset:][:size]
-
-    def release(self) -> None:
-        self.releases += 1
-
-
 @pytest.fixture
-def regions(broker: BrokerHarness, monkeypatch: pytest.MonkeyPatch) -> list[Region]:
+def regions(broker: BrokerHarness, monkeypatch: pytest.MonkeyPatch) -> list[CountedRegion]:
     """What is read of topic t, partition 0, as file regions."""
     read, made = broker.log_of("t").read, []
 
     def as_regions(*where: Any) -> LogRead:
-        found = read(*where)
-        assert isinstance(found, LogRead)
-        parts = [Region(bytes(part)) for part in found.parts if isinstance(part, bytes)]
+        whole = read(*where)
+        assert isinstance(whole, LogRead)
+        parts = [CountedRegion(bytes(part), -1, 0) for part in whole.parts if isinstance(part, bytes)]
         made.extend(parts)
-        return LogRead(list(parts), found.size_bytes, found.end_offset)
+        return LogRead(list(parts), whole.size_bytes, whole.end_offset)
 
     monkeypatch.setattr(broker.log_of("t"), "read", as_regions)
     return made
 
 
-def test_a_try_that_is_not_enough_gives_its_files_back(broker: BrokerHarness, regions: list[Region]) -> None:
+def test_a_try_that_is_not_enough_gives_its_files_back(
+    broker: BrokerHarness, regions: list[CountedRegion]
+) -> None:
     """A long poll may try many times: only what is answered stays open, until it is sent."""
     fill(broker)
     request = fetch(0, max_wait_ms=500, min_bytes=2 * len(batch()))

@@ -8,7 +8,6 @@ import pytest
 
 from blumfeld.broker.produce.straight import StraightProduce
 from blumfeld.broker.serving.dispatch import Route
-from blumfeld.spi.transport import Exchange
 from blumfeld.wire.batches.builder import build_batch
 from blumfeld.wire.batches.control_records import build_transaction_marker
 from blumfeld.wire.batches.record_batch import RecordBatch
@@ -384,8 +383,8 @@ def both_ways(broker: BrokerHarness, frame: bytearray) -> tuple[bytes | None, by
     the straight way had it to itself.
     """
     version = (frame[2] << 8) + frame[3]
-    dispatcher = broker.broker.connection_handler("broker")
-    straight = dispatcher.route(0, version)  # type: ignore[attr-defined]
+    dispatcher: Any = broker.broker.connection_handler("broker")
+    straight = dispatcher.route(0, version)
     assert isinstance(straight, StraightProduce)
     general = straight.general
     calls: list[int] = []
@@ -394,20 +393,21 @@ def both_ways(broker: BrokerHarness, frame: bytearray) -> tuple[bytes | None, by
         flexible = general.flexible
         version = general.version
 
-        def serve(self, exchange: Exchange, frame: memoryview, position: int, correlation_id: int) -> None:
+        def serve(self, *request: Any) -> None:
             calls.append(1)
-            general.serve(exchange, frame, position, correlation_id)
+            general.serve(*request)
 
-    dispatcher.replace(0, version, general)  # type: ignore[attr-defined]
-    broker.send_frame(bytearray(frame))
-    dispatcher.replace(0, version, straight)  # type: ignore[attr-defined]
+    def answer(route: Any) -> bytes | None:
+        dispatcher.replace(0, version, route)
+        exchange = broker.send_frame(bytearray(frame))
+        dispatcher.replace(0, version, straight)
+        return None if exchange.unanswered else exchange.data()
+
+    answer(general)
     straight.general = cast("Route", Counting())
-    first = broker.send_frame(bytearray(frame))
-    dispatcher.replace(0, version, general)  # type: ignore[attr-defined]
-    second = broker.send_frame(bytearray(frame))
-    dispatcher.replace(0, version, straight)  # type: ignore[attr-defined]
+    first = answer(straight)
     straight.general = general
-    return _bytes(first), _bytes(second), not calls
+    return first, answer(general), not calls
 
 
 def transactional(sequence: int, epoch: int = 0, count: int = 1, **options: Any) -> bytearray:
@@ -487,10 +487,6 @@ def test_a_transaction_that_has_ended_is_verified_again(transacting: BrokerHarne
     broker.send_frame(in_transaction(broker, transactional(2), 12))
     broker.runtime.run_turn()
     assert len(coordinator.asked) == 2
-
-
-def _bytes(exchange: FakeExchange) -> bytes | None:
-    return None if exchange.unanswered else exchange.data()
 
 
 @pytest.mark.parametrize("version", VERSIONS)

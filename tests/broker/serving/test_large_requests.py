@@ -21,7 +21,6 @@ from blumfeld.broker.handlers.broker.api_10_find_coordinator import FindCoordina
 from blumfeld.broker.serving import dispatch
 from blumfeld.config.values import BROKER_CONFIGS
 from blumfeld.spi.cluster import BROKER_RESOURCE
-from blumfeld.spi.completion import Completion
 from blumfeld.spi.context import ApiHandler, RequestContext
 from blumfeld.spi.steps import CHUNK_ELEMENTS, in_parts
 from blumfeld.spi.transport import Connection
@@ -113,14 +112,18 @@ def test_the_answer_in_slices_is_the_straight_one(
         assert in_slices == straight, case.title
 
 
-def leaving(handle: object) -> ApiHandler:
-    return ApiHandler(
+def leaving(handle: Any = lambda request, context: LeaveGroupResponse()) -> BrokerHarness:
+    """A broker that serves LeaveGroup so."""
+    harness = BrokerHarness()
+    handler = ApiHandler(
         key=13,
         min_version=4,
         max_version=5,
-        handle=handle,  # type: ignore[arg-type]
+        handle=handle,
         error_response=lambda request, code, message: LeaveGroupResponse(error_code=code),
     )
+    harness.broker.register([handler])
+    return harness
 
 
 def large_leave(members: int = 2_000) -> LeaveGroupRequest:
@@ -128,14 +131,13 @@ def large_leave(members: int = 2_000) -> LeaveGroupRequest:
 
 
 def test_the_frame_may_be_overwritten_and_the_answer_comes_in_a_later_turn() -> None:
-    harness = BrokerHarness()
     seen: list[LeaveGroupRequest] = []
 
     def handle(request: LeaveGroupRequest, context: RequestContext) -> LeaveGroupResponse:
         seen.append(request)
         return LeaveGroupResponse()
 
-    harness.broker.register([leaving(handle)])
+    harness = leaving(handle)
     frame = harness.frame(large_leave(60_000), 4)
     exchange = harness.begin(frame)
     frame[:] = bytes(len(frame))  # the next turn's requests
@@ -146,8 +148,7 @@ def test_the_frame_may_be_overwritten_and_the_answer_comes_in_a_later_turn() -> 
 
 
 def test_a_large_request_that_can_not_be_read_closes_the_connection() -> None:
-    harness = BrokerHarness()
-    harness.broker.register([leaving(lambda request, context: LeaveGroupResponse())])
+    harness = leaving()
     frame = harness.frame(large_leave(60_000), 4)[:-3]
     exchange = harness.begin(bytearray(frame))
     harness.runtime.advance(1_000)
@@ -156,8 +157,7 @@ def test_a_large_request_that_can_not_be_read_closes_the_connection() -> None:
 
 
 def test_an_error_of_the_handler_is_its_response() -> None:
-    harness = BrokerHarness()
-    harness.broker.register([leaving(failing(RuntimeError("a defect")))])
+    harness = leaving(failing(RuntimeError("a defect")))
     answer = harness.ask(large_leave(), 4)
     assert answer.error_code == ErrorCode.UNKNOWN_SERVER_ERROR
     assert ("error", "handler failed") in [(level, event) for level, event, _ in harness.log.events]
@@ -235,26 +235,19 @@ def test_a_defect_is_told_for_many_partitions_in_steps(
 
 
 def test_work_ends_when_the_connection_has_gone() -> None:
-    harness = BrokerHarness()
-    asked: list[Completion[LeaveGroupResponse]] = []
-
-    def handle(request: LeaveGroupRequest, context: RequestContext) -> Completion[LeaveGroupResponse]:
-        asked.append(Completion())
-        return asked[-1]
-
-    harness.broker.register([leaving(handle)])
+    served: list[LeaveGroupRequest] = []
+    harness = leaving(lambda request, context: served.append(request))
     connection = harness.connect()
     exchange = harness.begin(harness.frame(large_leave(100_000), 4), connection)
     harness.broker.connection_handler("broker").closed(cast("Connection", connection), "gone")
     harness.runtime.advance(1_000)
     assert exchange.unanswered
-    assert not asked, "nobody waits for it"
+    assert not served, "nobody waits for it"
 
 
 def test_many_bytes_with_few_elements_go_straight() -> None:
     """A record batch in a produce request; here one long member id after the other."""
-    harness = BrokerHarness()
-    harness.broker.register([leaving(lambda request, context: LeaveGroupResponse())])
+    harness = leaving()
     few = LeaveGroupRequest(group_id="g", members=[MemberIdentity(member_id="x" * 30_000)] * 10)
     exchange = harness.begin(harness.frame(few, 4))
     assert exchange.settled, "in this very turn"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from blumfeld.broker.replicas.partition import Partition
@@ -67,7 +69,7 @@ def test_retention_comes_again_at_its_interval(broker: BrokerHarness) -> None:
     ids=["without limit", "compact", "compact and delete"],
 )
 def test_whether_what_is_old_goes_is_the_topics_word(
-    broker: BrokerHarness, config: dict[str, str], dropped: int
+    broker: BrokerHarness, config: dict[str, Any], dropped: int
 ) -> None:
     broker.create_topic("old", **config)
     broker.produced(batch(timestamp=5), topic="old")

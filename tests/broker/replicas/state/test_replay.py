@@ -12,52 +12,32 @@ from blumfeld.broker.replicas.state.replay import written_batches
 from blumfeld.spi.completion import Completion
 from blumfeld.spi.storage import LogRead, OffsetOutOfRangeError
 from blumfeld.wire.errors import ErrorCode
+from blumfeld_kit.transport_contract.kit import CountedRegion
 from tests.broker.coordination.test_group_coordination import Grouped
 from tests.broker.harness import failing
 from tests.broker.plain_storage import PlainStorage
-
-
-class Region:
-    """A file region, all of it read from the bytes of another part."""
-
-    def __init__(self, data: bytes) -> None:
-        self.data = data
-        self.size_bytes = len(data)
-        self.position = 0
-        self.held = True
-
-    def fileno(self) -> int:
-        raise OSError
-
-    def pread(self, offset: int = 0, size: int | None = None) -> bytes:
-        assert self.held
-        return self.data[offset:]
-
-    def release(self) -> None:
-        assert self.held
-        self.held = False
 
 
 class Cold:
     """Stands before a log's ``read``: what is read comes when the test says so."""
 
     def __init__(self, log: Any) -> None:
-        self.regions: list[Region] = []
+        self.regions: list[CountedRegion] = []
         self.waiting: list[tuple[Completion[LogRead], LogRead]] = []
         self._read = log.read
         log.read = self.read
 
     def read(self, *arguments: Any) -> Completion[LogRead]:
-        found: LogRead = self._read(*arguments)
-        found.parts = [Region(bytes(part)) for part in found.parts]  # type: ignore[arg-type]
-        self.regions += found.parts  # type: ignore[arg-type]
+        read: LogRead = self._read(*arguments)
+        read.parts = [CountedRegion(bytes(part), -1, 0) for part in read.parts]  # type: ignore[arg-type]
+        self.regions += read.parts  # type: ignore[arg-type]
         done: Completion[LogRead] = Completion()
-        self.waiting.append((done, found))
+        self.waiting.append((done, read))
         return done
 
     def come(self) -> None:
-        done, found = self.waiting.pop(0)
-        done.complete(found)
+        done, read = self.waiting.pop(0)
+        done.complete(read)
 
 
 @pytest.fixture
@@ -88,7 +68,7 @@ def test_a_coordinator_waits_for_cold_bytes_and_answers_meanwhile(broker: Groupe
         cold.come()
         broker.runtime.run_turn()
     assert broker.fetch() == [3]
-    assert not any(region.held for region in cold.regions)
+    assert {region.releases for region in cold.regions} == {1}
 
 
 def test_who_resigns_meanwhile_lets_go_of_what_comes(broker: Grouped) -> None:
@@ -99,7 +79,7 @@ def test_who_resigns_meanwhile_lets_go_of_what_comes(broker: Grouped) -> None:
     cold.come()
     broker.runtime.run_turn()
     assert not cold.waiting
-    assert [region.held for region in cold.regions] == [False]
+    assert [region.releases for region in cold.regions] == [1]
 
 
 def test_a_disk_that_fails_is_tried_again(broker: Grouped) -> None:
