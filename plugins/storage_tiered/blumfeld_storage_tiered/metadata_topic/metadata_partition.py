@@ -38,7 +38,7 @@ class ReadWait:
         self.partition = partition
         self.ready: Completion[None] = Completion()
         self.target: int | None = None
-        """The end of the metadata partition, as of the first answer that was asked for after that moment."""
+        """The end of the metadata partition, as it was asked for after that moment; ``None`` until it is known."""
 
 
 class Append(NamedTuple):
@@ -116,15 +116,29 @@ class MetadataPartition:
     # Reading
 
     def waiting(self) -> list[ReadWait]:
-        """Returns the waits that an answer, asked for from now on, tells the end to read up to."""
-        return [wait for wait in (*self._assigned.values(), *self._refreshes) if wait.target is None]
+        """Returns the waits for which the end to read up to is still to be asked for."""
+        return [wait for wait in self._waits() if wait.target is None]
 
-    def read_up_to(self, waiting: list[ReadWait], high_watermark: int) -> None:
-        """An answer was taken that was asked for when :meth:`waiting` gave these. Those end that have all records up to
-        the end as of the moment when they began."""
+    def read_up_to(self, waiting: list[ReadWait], end_offset: int) -> None:
+        """Let waits that :meth:`waiting` gave be over once the records below ``end_offset`` are read. That end was
+        asked for afterwards."""
         for wait in waiting:
-            wait.target = high_watermark
-        for wait in (*self._assigned.values(), *self._refreshes):
+            wait.target = end_offset
+        self._end_waits()
+
+    def led_by(self, leader: int) -> None:
+        """Another node leads it, or none. Ends that are still to be read up to are asked for anew: what the last leader
+        had not committed may be gone."""
+        self.leader = leader
+        for wait in self._waits():
+            if not wait.ready.done:
+                wait.target = None
+
+    def _waits(self) -> list[ReadWait]:
+        return [*self._assigned.values(), *self._refreshes]
+
+    def _end_waits(self) -> None:
+        for wait in self._waits():
             if wait.target is not None and self.position >= wait.target and not wait.ready.done:
                 wait.ready.complete(None)
         self._refreshes = [wait for wait in self._refreshes if not wait.ready.done]
@@ -144,6 +158,7 @@ class MetadataPartition:
                     if record.offset >= self.position and record.value is not None:
                         self._apply(record.offset, bytes(record.value), changed, report)
             self.position = batch.last_offset + 1
+        self._end_waits()
         return [partition for key, partition in changed.items() if key in self._assigned]
 
     def _apply(self, offset: int, value: bytes, changed: dict[Key, TopicIdPartition], report: Report) -> None:

@@ -46,7 +46,6 @@ from blumfeld_storage_tiered.catalog.segment import Change, TopicIdPartition
 from blumfeld_storage_tiered.metadata_topic.metadata_partition import (
     Append,
     MetadataPartition,
-    ReadWait,
     settle,
 )
 from blumfeld_storage_tiered.metadata_topic.snapshot_file import (
@@ -71,8 +70,8 @@ READ_BYTES = 16 << 10
 """Bytes of one partition that are taken in one turn: about a hundred records, in one or two milliseconds."""
 RESPONSE_BYTES = 64 << 10
 SAVE_INTERVAL_MS = 60_000
-EARLIEST = -2
-"""The timestamp that asks ListOffsets for the log start."""
+EARLIEST, LATEST = -2, -1
+"""The timestamps that ask ListOffsets for the log start and for the end of what is committed."""
 TOPIC_NAMES_TO = 12
 """The last version of Produce and Fetch that names topics."""
 
@@ -367,7 +366,7 @@ class RemoteLogMetadata:
             leader = -1 if image is None or not metadata.is_loaded else image.leader
             if leader == metadata.leader:
                 continue
-            metadata.leader = leader
+            metadata.led_by(leader)
             if leader == self._composition.node_id:
                 self._bells[metadata.index] = bell = _Bell()
                 self._spawn(partial(self._read_here, metadata, bell), "read remote log metadata here")
@@ -412,10 +411,11 @@ class RemoteLogMetadata:
     async def _read_while_led(self, metadata: MetadataPartition, bell: _Bell, at: TopicPartition) -> None:
         local = self._composition.local_partitions
         while self._is_reading_here(metadata, bell):
-            waiting = metadata.waiting()
             ends = local.ends(at)
             if not ends.log_start_offset <= metadata.position <= ends.log_end_offset:
                 self._read_anew(metadata, ends.log_start_offset)
+            # Not the high watermark: that of a new leader may be below what the one before had committed.
+            metadata.read_up_to(metadata.waiting(), ends.log_end_offset)
             high_watermark = ends.high_watermark
             while metadata.position < high_watermark:
                 read = self._composition.local_partitions.read(
@@ -428,7 +428,6 @@ class RemoteLogMetadata:
                     break
                 self._take(metadata, data)
                 await self._pause(0)
-            metadata.read_up_to(waiting, high_watermark)
             await bell.wait()
         self._composition.local_partitions.unwatch(at, bell, log_end=False)
 
@@ -451,20 +450,17 @@ class RemoteLogMetadata:
 
     async def _fetch(self, leader: int, mine: list[MetadataPartition]) -> bool:
         """Fetch once. Returns whether all partitions were answered without an error."""
-        state_by_index = {
-            metadata.index: (metadata, metadata.waiting(), metadata.position) for metadata in mine
-        }
+        await self._learn_ends(leader, mine)
+        asked = {metadata.index: (metadata, metadata.position) for metadata in mine}
         topic = FetchTopic(
             topic=REMOTE_LOG_METADATA_TOPIC,
             partitions=[
-                FetchPartition(
-                    partition=metadata.index, fetch_offset=metadata.position, partition_max_bytes=READ_BYTES
-                )
-                for metadata in mine
+                FetchPartition(partition=index, fetch_offset=position, partition_max_bytes=READ_BYTES)
+                for index, (_, position) in asked.items()
             ],
         )
         request = FetchRequest(
-            max_wait_ms=0 if any(waiting for _, waiting, _ in state_by_index.values()) else FETCH_WAIT_MS,
+            max_wait_ms=RETRY_MS if any(metadata.waiting() for metadata in mine) else FETCH_WAIT_MS,
             min_bytes=1,
             max_bytes=RESPONSE_BYTES,
             topics=[topic],
@@ -476,19 +472,18 @@ class RemoteLogMetadata:
             raise BrokerError(known_code(answer.error_code))
         passed = True
         for data in (data for topic in answer.responses for data in topic.partitions):
-            metadata, waiting, position = state_by_index[data.partition_index]
+            metadata, position = asked[data.partition_index]
             # Not if it has another leader meanwhile: that one's task reads it.
-            if metadata.leader != leader or metadata.position != position:
-                continue
-            if data.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
-                self._read_anew(metadata, await self._start_of(leader, metadata.index))
-            else:
-                passed = self._take_fetched(metadata, waiting, data) and passed
+            if metadata.leader == leader and metadata.position == position:
+                passed = await self._take_fetched(leader, metadata, data) and passed
         return passed
 
-    def _take_fetched(
-        self, metadata: MetadataPartition, waiting: list[ReadWait], data: PartitionData
-    ) -> bool:
+    async def _take_fetched(self, leader: int, metadata: MetadataPartition, data: PartitionData) -> bool:
+        if data.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
+            starts = await self._offsets(leader, [metadata.index], EARLIEST)
+            if metadata.index in starts:
+                self._read_anew(metadata, starts[metadata.index])
+            return False
         error: Exception | None = None
         if data.error_code:
             error = BrokerError(known_code(data.error_code))
@@ -499,21 +494,30 @@ class RemoteLogMetadata:
                 error = corrupt
         if error is not None:
             self._say("remote log metadata can't be read", metadata.index, error)
-            return False
-        metadata.read_up_to(waiting, data.high_watermark)
-        return True
+        return error is None
 
-    async def _start_of(self, leader: int, index: int) -> int:
-        """Ask another leader where its log begins."""
-        partition = ListOffsetsPartition(partition_index=index, timestamp=EARLIEST)
-        topic = ListOffsetsTopic(name=REMOTE_LOG_METADATA_TOPIC, partitions=[partition])
+    async def _learn_ends(self, leader: int, mine: list[MetadataPartition]) -> None:
+        """Ask for the ends that waits wait for.
+
+        A fetch tells its high watermark, which may be below what the last leader had committed. ListOffsets answers
+        OFFSET_NOT_AVAILABLE then, and is asked again (KIP-207).
+        """
+        waiting = {metadata.index: (metadata, waits) for metadata in mine if (waits := metadata.waiting())}
+        if waiting:
+            for index, end_offset in (await self._offsets(leader, list(waiting), LATEST)).items():
+                metadata, waits = waiting[index]
+                if metadata.leader == leader:
+                    metadata.read_up_to(waits, end_offset)
+
+    async def _offsets(self, leader: int, indexes: list[int], timestamp: int) -> dict[int, int]:
+        """Ask another leader where its logs begin or end. Returns what it says without an error."""
+        partitions = [ListOffsetsPartition(partition_index=index, timestamp=timestamp) for index in indexes]
+        topic = ListOffsetsTopic(name=REMOTE_LOG_METADATA_TOPIC, partitions=partitions)
         request = ListOffsetsRequest(replica_id=-1, topics=[topic])
         answer = await self._channel(leader, "remote log metadata").send(request, REQUEST_TIMEOUT_MS)
         assert isinstance(answer, ListOffsetsResponse)
-        [answered] = answer.topics[0].partitions
-        if answered.error_code:
-            raise BrokerError(known_code(answered.error_code))
-        return answered.offset
+        answered = [partition for topic in answer.topics for partition in topic.partitions]
+        return {each.partition_index: each.offset for each in answered if not each.error_code}
 
     def _take(self, metadata: MetadataPartition, data: bytes) -> None:
         def report(place: str, error: Exception) -> None:

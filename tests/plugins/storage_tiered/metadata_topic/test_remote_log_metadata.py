@@ -21,7 +21,7 @@ from blumfeld_storage_tiered.catalog.records import encode_change, metadata_part
 from blumfeld_storage_tiered.catalog.segment import Change, SegmentState, TopicIdPartition
 from blumfeld_storage_tiered.metadata_topic.remote_log_metadata import APPEND_TIMEOUT_MS, RemoteLogMetadata
 from blumfeld_storage_tiered.metadata_topic.topic import MetadataTopicSettings
-from tests.broker.harness import BrokerHarness
+from tests.broker.harness import NODE, BrokerHarness
 from tests.plugins.storage_tiered.catalog.history import AT, entries_of, remote_segment, update
 
 COUNT = 3
@@ -119,6 +119,22 @@ def test_a_partition_without_records_is_ready_once_its_topic_was_read(node: OneN
     assert not node.metadata.is_ready(TopicIdPartition(b"x" * 16, 0))
     with pytest.raises(KeyError):
         node.metadata.when_ready(TopicIdPartition(b"x" * 16, 0))
+
+
+def test_a_partition_is_ready_when_what_a_new_leader_may_have_committed_is_read() -> None:
+    """Its high watermark may be below what the leader before it had committed."""
+    node = OneNode().start()
+    node.broker.create_topic(REMOTE_LOG_METADATA_TOPIC, COUNT)
+    node.broker.change_partition(REMOTE_LOG_METADATA_TOPIC, INDEX, replicas=(NODE, 2))
+    batch = RecordBatch(memoryview(build_batch([Record(value=encode_change(SEGMENT), timestamp=1)])))
+    node.broker.broker.local_partitions.append(META, batch, 0)
+    node.metadata.assign(AT)
+    node.settle()
+    assert not node.metadata.is_ready(AT)
+    node.broker.leader(REMOTE_LOG_METADATA_TOPIC, INDEX).follower_fetched(2, 1, 1, 0)
+    node.settle()
+    assert node.metadata.is_ready(AT)
+    assert len(node.metadata.catalog(AT)) == 1
 
 
 def test_a_change_that_cannot_follow_fails_its_append_and_no_other(node: OneNode) -> None:

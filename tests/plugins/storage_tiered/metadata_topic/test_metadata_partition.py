@@ -1,0 +1,56 @@
+"""One metadata partition, as far as it is read."""
+
+from __future__ import annotations
+
+from blumfeld.wire.batches.builder import build_batch
+from blumfeld.wire.batches.record_batch import RecordBatch
+from blumfeld.wire.batches.records import Record
+from blumfeld_storage_tiered.catalog.records import encode_change
+from blumfeld_storage_tiered.metadata_topic.metadata_partition import MetadataPartition
+from tests.plugins.storage_tiered.catalog.history import AT, remote_segment
+
+SEGMENT = remote_segment([0] * 10, 0, 10, 1)
+
+
+def batch(base_offset: int, *values: bytes) -> RecordBatch:
+    records = [Record(value=value, timestamp=1) for value in values]
+    return RecordBatch(memoryview(build_batch(records, base_offset=base_offset)))
+
+
+def is_ready(partition: MetadataPartition) -> bool:
+    ready = partition.ready(AT)
+    return ready is not None and ready.done
+
+
+def test_records_are_applied_once_however_often_they_are_read() -> None:
+    partition, reports = MetadataPartition(0), []
+    partition.assign(AT)
+    first, second = batch(0, encode_change(SEGMENT), b"bad"), batch(2, b"bad")
+    for batches in ([first], [first, second], [second]):
+        partition.take(iter(batches), lambda place, error: reports.append(place))
+    assert partition.position == 3
+    assert reports == ["partition 0, offset 1", "partition 0, offset 2"]
+    assert len(partition.catalog(AT)) == 1
+
+
+def test_records_that_a_new_leader_does_not_have_are_not_waited_for() -> None:
+    partition = MetadataPartition(0)
+    partition.assign(AT)
+    partition.read_up_to(partition.waiting(), 5)  # the last leader had five, of which none was committed
+    assert partition.waiting() == []
+    assert not is_ready(partition)
+    partition.led_by(2)
+    partition.read_up_to(partition.waiting(), 0)
+    assert is_ready(partition)
+
+
+def test_a_partition_that_is_read_anew_is_not_ready_until_then() -> None:
+    partition = MetadataPartition(0)
+    partition.assign(AT)
+    partition.read_up_to(partition.waiting(), 0)
+    assert is_ready(partition)
+    partition.reset(0)
+    assert not is_ready(partition)
+    partition.read_up_to(partition.waiting(), 1)
+    partition.take(iter([batch(0, encode_change(SEGMENT))]), lambda *_: None)
+    assert is_ready(partition)
