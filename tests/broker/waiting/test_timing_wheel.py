@@ -36,7 +36,8 @@ def test_a_clock_that_goes_back_changes_nothing() -> None:
     wheel: TimingWheel[str] = TimingWheel(100)
     task = wheel.add(120, "a")
     wheel.advance(110)
-    assert wheel.advance(50) == []
+    late = wheel.add(105, "late")
+    assert wheel.advance(50) == [late]
     assert wheel.advance(120) == [task]
 
 

@@ -151,15 +151,14 @@ def test_a_damaged_index_is_made_anew_from_the_batches(replica: ReplicaOnDisk, d
     assert replica.index(2) == [(8, 2, 3)]
 
 
-def test_an_index_goes_with_its_segment(replica: ReplicaOnDisk) -> None:
-    abort(replica, 7)
-    replica.roll()
-    abort(replica, 8)
-    replica.roll()
-    replica.log.drop_segments(2)
-    replica.state.log_start_moved(2)
-    assert replica.aborted == [(8, 2, 3)]
-    assert replica.files(".txnindex") == [2]
+def test_an_index_and_the_snapshots_below_go_with_their_segment(replica: ReplicaOnDisk) -> None:
+    for producer in (7, 8, 9):
+        abort(replica, producer)
+        replica.roll()
+    replica.log.drop_segments(4)
+    replica.state.log_start_moved(4)
+    assert replica.aborted == [(9, 4, 5)]
+    assert (replica.files(".txnindex"), replica.files(".snapshot")) == ([4], [4, 6])
 
 
 def test_after_compaction_the_indexes_of_the_new_segments_count(replica: ReplicaOnDisk) -> None:
