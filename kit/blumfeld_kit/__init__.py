@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from blumfeld_kit.groups.contract import GroupProtocolContract
     from blumfeld_kit.object_store_contract import ObjectStoreContract
     from blumfeld_kit.observer_contract import ObserverContract
-    from blumfeld_kit.storage_contract import StorageContract
+    from blumfeld_kit.storage_contract import StorageContract, TieringContract
     from blumfeld_kit.transport_contract import TransportContract
 
 __all__ = [
@@ -21,6 +21,7 @@ __all__ = [
     "ObjectStoreContract",
     "ObserverContract",
     "StorageContract",
+    "TieringContract",
     "TransportContract",
 ]
 
@@ -30,6 +31,7 @@ _HOMES = {
     "ObjectStoreContract": "blumfeld_kit.object_store_contract",
     "ObserverContract": "blumfeld_kit.observer_contract",
     "StorageContract": "blumfeld_kit.storage_contract",
+    "TieringContract": "blumfeld_kit.storage_contract",
     "TransportContract": "blumfeld_kit.transport_contract",
 }
 

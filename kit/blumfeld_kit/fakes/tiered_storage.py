@@ -160,7 +160,10 @@ class FakeTieredLog:
             parts.append(data)
             size += len(data)
             end = batch.next_offset
-        aborted = [a for a in segment.aborted if a.last_offset >= offset and a.first_offset < end]
+        markers = [
+            entry for later in self.remote for entry in later.aborted
+        ]  # a later segment may have the marker
+        aborted = [entry for entry in markers if entry.last_offset >= offset and entry.first_offset < end]
         return LogRead(parts, size, end, aborted)
 
     def batches(self, offset: int) -> Iterator[RecordBatch]:
@@ -173,11 +176,8 @@ class FakeTieredLog:
 
     def max_timestamp(self) -> TimestampOffset | Completion[Any] | None:
         remote = max((batch.max_timestamp for batch in self._remote_batches()), default=-1)
-        local = self.inner.max_timestamp()
-        assert not isinstance(local, Completion)
-        if local is not None and local.timestamp_ms > remote:
-            return local
-        return self._asks(lambda: self._first_at(remote)) if remote >= 0 else local
+        local = max((batch.max_timestamp for batch in self.batches(0)), default=-1)
+        return self.inner.max_timestamp() if local > remote else self._asks(lambda: self._first_at(remote))
 
     def _remote_batches(self) -> Iterator[RecordBatch]:
         for segment in self.remote:

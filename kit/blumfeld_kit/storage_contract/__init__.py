@@ -5,5 +5,6 @@ subclass overrides), ``cleaner_passes`` and ``random_operations`` (tools of the 
 """
 
 from blumfeld_kit.storage_contract.contract import StorageContract
+from blumfeld_kit.storage_contract.tiering import TieringContract
 
-__all__ = ["StorageContract"]
+__all__ = ["StorageContract", "TieringContract"]

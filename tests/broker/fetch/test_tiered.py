@@ -161,3 +161,18 @@ def test_a_replica_that_follows_serves_consumers_from_the_store_too() -> None:
     one.settle()
     assert one.read is not None
     assert one.read.size_bytes > 0
+
+
+def test_an_aborted_transaction_that_the_store_and_the_local_index_know_is_told_once() -> None:
+    broker = TieredBroker(TIERED)
+    hosted = broker.hosted()
+    hosted.place(data_batch(0, 11, 0, 0, 2, transactional=True), 1, Nobody())
+    broker.runtime.run_turn()
+    broker.append(4)
+    hosted.place(marker(0, 11, 0, committed=False), 1, Nobody())
+    broker.runtime.run_turn()
+    broker.append(4)
+    broker.moved_away(3)
+    assert len(hosted.state.aborted) == 1
+    data = asked(broker, 0, isolation_level=1)
+    assert [(entry.producer_id, entry.first_offset) for entry in data.aborted_transactions] == [(11, 0)]

@@ -320,7 +320,10 @@ class PartitionRead:
 
     def _find_aborted(self, partition: Partition, read: LogRead) -> None:
         known = partition.state.aborted.overlapping(self.asked.fetch_offset, read.end_offset)
-        self.aborted_found = [*read.aborted, *known] if read.aborted else known
+        if read.aborted:
+            # Each once: librdkafka would take the producer's next transaction for the one that is named again.
+            known = [*read.aborted, *(entry for entry in known if entry not in read.aborted)]
+        self.aborted_found = known
 
     def _tell_ends(self, partition: Partition) -> None:
         self.high_watermark, self.stable = partition.readable_ends()
