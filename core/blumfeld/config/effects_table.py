@@ -491,6 +491,8 @@ GROUP_EFFECTS: tuple[EffectRow, ...] = (
     ("streams.assignment.interval.ms", WITHOUT, NO_STREAMS, "The pause between two assignments of the streams group."),
 )
 
+TIERED_TASKS = "blumfeld_storage_tiered.tasks.tiering"
+
 TIERED_EFFECTS: dict[str, tuple[str, str]] = {
     "remote.storage.enable": (HONOURED, "blumfeld.config.values"),
     "remote.log.copy.disable": (HONOURED, UPKEEP),
@@ -503,8 +505,22 @@ TIERED_EFFECTS: dict[str, tuple[str, str]] = {
     "follower.fetch.last.tiered.offset.enable": (WITHOUT, "a new follower begins at the leader's local start"),
     "remote.log.metadata.manager.listener.name": (REFUSED, "remote log metadata comes by the inter-broker listener"),
     "remote.log.manager.thread.pool.size": (WITHOUT, ONE_LOOP),
-    "remote.log.manager.expiration.thread.pool.size": (WITHOUT, ONE_LOOP),
     "remote.log.manager.follower.thread.pool.size": (WITHOUT, ONE_LOOP),
+    "remote.log.manager.task.interval.ms": (HONOURED, TIERED_TASKS),
+    "remote.log.manager.task.retry.backoff.ms": (HONOURED, TIERED_TASKS),
+    "remote.log.manager.task.retry.backoff.max.ms": (HONOURED, TIERED_TASKS),
+    "remote.log.manager.task.retry.jitter": (HONOURED, TIERED_TASKS),
+    "remote.log.manager.copier.thread.pool.size": (HONOURED, TIERED_TASKS),
+    "remote.log.manager.expiration.thread.pool.size": (HONOURED, TIERED_TASKS),
+    "remote.log.reader.threads": (HONOURED, TIERED_TASKS),
+    "remote.log.reader.max.pending.tasks": (HONOURED, TIERED_TASKS),
+    "remote.log.manager.copy.max.bytes.per.second": (HONOURED, TIERED_TASKS),
+    "remote.log.manager.copy.quota.window.num": (HONOURED, TIERED_TASKS),
+    "remote.log.manager.copy.quota.window.size.seconds": (HONOURED, TIERED_TASKS),
+    "remote.log.manager.fetch.max.bytes.per.second": (HONOURED, TIERED_TASKS),
+    "remote.log.manager.fetch.quota.window.num": (HONOURED, TIERED_TASKS),
+    "remote.log.manager.fetch.quota.window.size.seconds": (HONOURED, TIERED_TASKS),
+    "remote.fetch.max.wait.ms": (HONOURED, TIERED_TASKS),
 }
 """Class and place of the keys that differ in a build whose storage can be tiered. A key without a row that is else
 without effect for want of tiering has none with it either: ``OTHER_TIERING``."""
