@@ -14,9 +14,11 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from typer.testing import CliRunner
 
 from blumfeld.cli.app import app
+from blumfeld.metadata.image.record_frame import encode_record
 from blumfeld.testing import EmbeddedBroker
 from blumfeld.wire.batches.builder import build_batch
 from blumfeld.wire.batches.records import Record
+from blumfeld.wire.messages.remote_log_metadata_records import RemoteLogSegmentMetadataUpdateRecord
 from blumfeld_transactions.transaction import State, Transaction, record
 
 TOPIC = "trades"
@@ -199,6 +201,18 @@ def test_records_of_the_metadata_say_what_they_mean(written: Path) -> None:
         assert "FeatureLevelRecord(name='metadata.version', feature_level=30)" in log(path, "--records")
     with chdir(written / "__cluster_metadata-0"):
         assert "FeatureLevelRecord(" in log(".", "--records")
+
+
+def test_records_of_remote_log_metadata_say_what_they_mean(tmp_path: Path) -> None:
+    folder = tmp_path / "__remote_log_metadata-0"
+    folder.mkdir()
+    finished = RemoteLogSegmentMetadataUpdateRecord(broker_id=3, remote_log_segment_state=1)
+    items = [Record(timestamp=1, value=encode_record(finished)), Record(timestamp=1, value=b"later")]
+    (folder / "00000000000000000000.log").write_bytes(build_batch(items))
+    shown = [row["value"] for row in rows(folder / "00000000000000000000.log", "--records")]
+    assert "broker_id=3" in shown[0]
+    assert "remote_log_segment_state=1" in shown[0]
+    assert shown[1] == "later"
 
 
 def test_records_of_transactions_say_what_they_mean(tmp_path: Path) -> None:

@@ -22,11 +22,16 @@ from blumfeld.log.segments.index import OFFSET_ENTRY_BYTES, TIME_ENTRY_BYTES, Of
 from blumfeld.log.segments.inspection import Damage, WholeBatch, inspect_segment
 from blumfeld.log.segments.verification import trimmed
 from blumfeld.metadata.image.record_frame import decode_record
-from blumfeld.spi.internal_topics import CLUSTER_METADATA_TOPIC, TRANSACTIONS_TOPIC
+from blumfeld.spi.internal_topics import (
+    CLUSTER_METADATA_TOPIC,
+    REMOTE_LOG_METADATA_TOPIC,
+    TRANSACTIONS_TOPIC,
+)
 from blumfeld.wire.batches.control_records import control_type_of
 from blumfeld.wire.batches.record_batch import RecordBatch
 from blumfeld.wire.batches.records import Record, records
 from blumfeld.wire.errors import BrokerError
+from blumfeld.wire.messages.remote_log_metadata_records import RECORD_TYPES
 from blumfeld.wire.primitives import DecodeError
 
 _SET_ASIDE = re.compile(r"\.(cut|damaged)(-\d+)?$")
@@ -57,7 +62,8 @@ class Window(msgspec.Struct, frozen=True):
     records: bool = False
     """Whether to show records instead of batches."""
     topic: str | None = None
-    """The topic of the records. Those of ``__cluster_metadata`` and ``__transaction_state`` are shown decoded."""
+    """The topic of the records. Those of the metadata, of ``__transaction_state`` and of ``__remote_log_metadata`` are
+    shown decoded."""
 
 
 def read(path: str) -> memoryview:
@@ -187,6 +193,8 @@ def _key_and_value(record: Record, window: Window) -> tuple[object, object]:
     try:
         if window.topic == CLUSTER_METADATA_TOPIC and record.value is not None:
             value = repr(decode_record(record.value))
+        elif window.topic == REMOTE_LOG_METADATA_TOPIC and record.value is not None:
+            value = repr(decode_record(record.value, RECORD_TYPES))
         elif window.topic == TRANSACTIONS_TOPIC and record.key is not None:
             return transactional_id(record.key), value if record.value is None else transaction(record.value)
     except (DecodeError, ValueError):

@@ -47,7 +47,8 @@ _NEXT_OF_PARTITION = {
     PartitionDeleteState.MARKED: PartitionDeleteState.STARTED,
     PartitionDeleteState.STARTED: PartitionDeleteState.FINISHED,
 }
-SEGMENTS_A_STEP = 512
+SEGMENTS_A_STEP = 64
+"""Segments of a snapshot in one step: 1.5 ms to restore, a third of it to write."""
 _HEADER = struct.Struct(">16sihbII")
 """Topic id, partition, length of the topic's name, state of the deletion or -1, number of epochs, of segments."""
 _EPOCH = struct.Struct(">iq")

@@ -52,7 +52,9 @@ from blumfeld_storage_tiered.metadata_topic.snapshot_file import (
     BYTES_MAX,
     encode_snapshot,
     file_name,
+    read_snapshot,
     restore_snapshot,
+    write_snapshot,
 )
 from blumfeld_storage_tiered.metadata_topic.topic import MetadataTopic, MetadataTopicSettings
 
@@ -322,7 +324,7 @@ class RemoteLogMetadata:
         path = self._path(metadata.index)
         if self._runtime.files.exists(path):
             try:
-                data = await self._runtime.offload(self._runtime.files.read_bytes, path)
+                data = await self._runtime.offload(read_snapshot, self._runtime.files, path)
                 await self._steps(Lane.LOADING, restore_snapshot(self._topic_id, data, metadata))
             except (OSError, DecodeError) as error:
                 self._events.warning(
@@ -476,6 +478,8 @@ class RemoteLogMetadata:
             # Not if it has another leader meanwhile: that one's task reads it.
             if metadata.leader == leader and metadata.position == position:
                 passed = await self._take_fetched(leader, metadata, data) and passed
+                if data.records:  # the records of each partition take a turn of their own
+                    await self._pause(0)
         return passed
 
     async def _take_fetched(self, leader: int, metadata: MetadataPartition, data: PartitionData) -> bool:
@@ -557,7 +561,7 @@ class RemoteLogMetadata:
             self._say("a snapshot of remote log metadata is too large to be kept", path, None)
             return
         try:
-            await self._runtime.offload(self._runtime.files.write_atomically, path, data)
+            await self._runtime.offload(write_snapshot, self._runtime.files, path, data)
             metadata.saved_position = position
         except OSError as error:
             self._say("a snapshot of remote log metadata can't be written", path, error)

@@ -10,6 +10,7 @@ import struct
 from crc32c import crc32c
 
 from blumfeld.spi.completion import Steps
+from blumfeld.spi.runtime import Files
 from blumfeld.wire.primitives import DecodeError
 from blumfeld_storage_tiered.catalog.catalog import RemoteLogCatalog
 from blumfeld_storage_tiered.metadata_topic.metadata_partition import MetadataPartition, key_of
@@ -28,7 +29,7 @@ def file_name(index: int) -> str:
 
 
 def encode_snapshot(topic_id: bytes, partition: MetadataPartition) -> Steps[tuple[int, bytes]]:
-    """The file, in steps, with its position.
+    """The file without its checksum, in steps, with its position.
 
     Records may be read between two steps. The position is that of the first one, and to apply a record again changes
     nothing or is refused, so a catalog may be ahead of it.
@@ -39,17 +40,31 @@ def encode_snapshot(topic_id: bytes, partition: MetadataPartition) -> Steps[tupl
         data = yield from catalog.snapshot()
         out += _U32.pack(len(data)) + data
         yield None
-    out += _U32.pack(crc32c(bytes(out)))
     return position, bytes(out)
+
+
+def write_snapshot(files: Files, path: str, data: bytes) -> None:
+    """Write a file with its checksum. For a worker: it blocks. Raises ``OSError``."""
+    files.write_atomically(path, data + _U32.pack(crc32c(data)))
+
+
+def read_snapshot(files: Files, path: str) -> bytes:
+    """Read a file, and check its checksum. For a worker: it blocks.
+
+    :raises OSError: it can't be read
+    :raises DecodeError: it is damaged
+    """
+    data = files.read_bytes(path)
+    if len(data) < _HEADER.size + _U32.size or _U32.unpack(data[-4:])[0] != crc32c(data[:-4]):
+        raise DecodeError("the snapshot of remote log metadata is damaged")
+    return data[:-4]
 
 
 def restore_snapshot(topic_id: bytes, data: bytes, partition: MetadataPartition) -> Steps[None]:
     """Fill an empty partition from a file, in steps.
 
-    :raises DecodeError: the file is damaged, or of another topic or partition
+    :raises DecodeError: the file is that of another topic or partition
     """
-    if len(data) < _HEADER.size + _U32.size or _U32.unpack(data[-4:])[0] != crc32c(data[:-4]):
-        raise DecodeError("the snapshot of remote log metadata is damaged")
     magic, version, of_topic, index, position, count = _HEADER.unpack_from(data)
     if (magic, version, of_topic, index) != (_MAGIC, _VERSION, topic_id, partition.index):
         raise DecodeError("the snapshot is that of another topic, or of another version of this program")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import msgspec
 
 from blumfeld.spi.cluster import TopicImage
@@ -22,11 +24,13 @@ CREATE_TIMEOUT_MS = 30_000
 class MetadataTopicSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """The settings that Kafka has under ``rlmm.config.remote.log.metadata.topic``, with its defaults."""
 
-    num_partitions: int = 50
+    num_partitions: Annotated[int, msgspec.Meta(ge=1)] = 50
     """May never change: it says in which partition records lie."""
-    replication_factor: int = 3
-    retention_ms: int = -1
-    min_isr: int = 2
+    replication_factor: Annotated[int, msgspec.Meta(ge=1, le=32767)] = 3
+    """A single node makes one replica."""
+    retention_ms: Annotated[int, msgspec.Meta(ge=-1)] = -1
+    """Records that are deleted take what they say with them: their segments are orphans then."""
+    min_isr: Annotated[int, msgspec.Meta(ge=1)] = 2
 
 
 class MetadataTopic:
