@@ -36,6 +36,9 @@ from blumfeld.wire.errors import BrokerError, ErrorCode
 
 T = TypeVar("T")
 
+START_FILE = "remote-log-start-offset"
+"""The small file with the start of the whole log."""
+
 
 class RemoteSegment(msgspec.Struct, frozen=True):
     """A copied segment."""
@@ -49,12 +52,11 @@ class RemoteSegment(msgspec.Struct, frozen=True):
 
 
 class RemoteStore:
-    """The store of a cluster, and what its clients are to meet."""
+    """The store of a cluster, and what its clients are to meet. It knows no leader epochs, so that a leader which lacks
+    committed records isn't for it."""
 
     def __init__(self) -> None:
         self.segments: dict[TopicPartition, list[RemoteSegment]] = {}
-        self.starts: dict[TopicPartition, int] = {}
-        """The start of each whole log, as Kafka keeps it in the metadata of the leader."""
         self.answers_ms = 5.0
         """Time until an answer comes."""
         self.hangs = False
@@ -91,7 +93,9 @@ class FakeTieredLog:
         self.config = config
         self._storage, self._store, self._runtime = storage, storage.store, storage.runtime
         self._partition = partition
-        self._start = min(self._store.starts.get(partition, inner.log_start_offset), inner.log_start_offset)
+        kept = inner.aux.read(START_FILE)
+        self._start = inner.log_start_offset if kept is None else int(kept)
+        self._begin_at(self._start)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.inner, name)
@@ -110,14 +114,16 @@ class FakeTieredLog:
 
     @property
     def copied_end_offset(self) -> int:
-        return self.remote[-1].next_offset if self.remote else -1
+        return min(self.remote[-1].next_offset, self.inner.written_end_offset) if self.remote else -1
 
     def copy(self, end_offset: int | None = None) -> None:
         """Copy the sealed segments that end at or below ``end_offset``."""
         for segment in self.inner.segments():
             end = segment.next_offset
-            if not segment.sealed or end <= self.copied_end_offset or (end_offset or end) < end:
+            if not segment.sealed or end <= self.copied_end_offset:
                 continue
+            if end_offset is not None and end > end_offset:
+                break
             held = [b for b in self.inner.batches(segment.base_offset) if b.base_offset < end]
             index = self.inner.aux.read(segment_name(segment.base_offset, Suffix.TRANSACTION_INDEX)) or b""
             epochs = LeaderEpochCache.decode(self.inner.aux.read(EPOCHS) or b"", EPOCHS)
@@ -135,7 +141,6 @@ class FakeTieredLog:
                     ),
                 )
             )
-            self._store.starts[self._partition] = self.log_start_offset
 
     def read(self, offset: int, bytes_max: int, end_offset: int, minimum_one_batch: bool) -> LogReadOutcome:
         if offset >= self.local_log_start_offset:
@@ -234,17 +239,20 @@ class FakeTieredLog:
     def advance_log_start(self, offset: int) -> None:
         if offset > self.local_log_start_offset:
             self.inner.advance_log_start(offset)
-        self._start = max(self._start, offset)
-        self._store.starts[self._partition] = self._start
+        self._begin_at(max(self._start, offset))
 
     def truncate_to(self, offset: int) -> None:
         self.inner.truncate_to(offset)
-        self.remote[:] = [s for s in self.remote if s.next_offset <= offset]
-        self._start = min(self._start, offset)
+        self._begin_at(min(self._start, offset))
 
     def truncate_fully(self, start_offset: int, log_start_offset: int | None = None) -> None:
         self.inner.truncate_fully(start_offset)
-        self._start = start_offset if log_start_offset is None else log_start_offset
+        self._begin_at(start_offset if log_start_offset is None else log_start_offset)
+
+    def _begin_at(self, offset: int) -> None:
+        self._start = offset
+        if self.inner.aux.read(START_FILE) != str(offset).encode():
+            self.inner.aux.write(START_FILE, str(offset).encode())
 
 
 class FakeTieredStorage:

@@ -29,7 +29,7 @@ from blumfeld.wire.batches.record_batch import RecordBatch
 from blumfeld.wire.errors import ErrorCode
 from blumfeld_kit.crash.machine import make_storage
 from blumfeld_kit.fakes.runtime import FakeRuntime
-from blumfeld_kit.fakes.tiered_storage import FakeTieredStorage, RemoteStore
+from blumfeld_kit.fakes.tiered_storage import FakeTieredStorage, RemoteStore, tiered_log
 from blumfeld_kit.storage_driver.node import PARTITION, TOPIC_ID, Node
 from tests.broker.harness import Quiet
 from tests.log.batches import data_batch, marker
@@ -182,17 +182,22 @@ class Replica:
         self.events = Quiet()
         self.failed: list[OSError] = []
         self._cluster = cluster
-        make, store = make_storage(), cluster.store
+        self.high_watermark = 0
+        self.partition: Partition
+        self.new_disk()
+
+    def new_disk(self) -> None:
+        """Begin with an empty disk."""
+        make, store = make_storage(), self._cluster.store
 
         def make_tiered(runtime: FakeRuntime) -> LogStorage:
             return cast("LogStorage", FakeTieredStorage(make(runtime), runtime, store))
 
         self.node = Node(
-            lambda before: FakeRuntime(replica_id, disk=None if before is None else before.disk),
+            lambda before: FakeRuntime(self.id, disk=None if before is None else before.disk),
             make if store is None else make_tiered,
         ).start()
         self.high_watermark = 0
-        self.partition: Partition
         self.open()
 
     def open(self) -> None:
@@ -249,6 +254,12 @@ class Replica:
             self.node.crash(power_cut=False)
         self.open()
 
+    def lose_disk(self) -> None:
+        """Stop the process for good, and start the next one on an empty disk."""
+        self.partition.close(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        self.node.stop()
+        self.new_disk()
+
     def fail_next_write(self) -> None:
         """Let the disk be full once."""
         log = cast("Any", self.log)
@@ -276,7 +287,11 @@ class Replica:
 
     @property
     def aborted(self) -> list[tuple[int, int, int, int]]:
-        entries = self.partition.state.aborted.entries
+        return self.aborted_from(0)
+
+    def aborted_from(self, offset: int) -> list[tuple[int, int, int, int]]:
+        """The aborted transactions with a marker at or above ``offset``."""
+        entries = [e for e in self.partition.state.aborted.entries if e.last_offset >= offset]
         return [(e.producer_id, e.first_offset, e.last_offset, e.last_stable_offset) for e in entries]
 
 
@@ -303,6 +318,11 @@ class Cluster:
     @property
     def followers(self) -> list[Replica]:
         return [replica for replica in self.replicas.values() if replica.id != self.leader_id]
+
+    def may_lead(self, replica_id: int) -> bool:
+        """Whether a replica has everything that is committed."""
+        committed = max(replica.partition.high_watermark for replica in self.replicas.values())
+        return self.replicas[replica_id].log.written_end_offset >= committed
 
     def join(self, replica_id: int) -> None:
         """Add an empty replica."""
@@ -374,6 +394,13 @@ class Cluster:
         self.leader.log.drop_segments(offset)
         self.leader.partition.log_start_moved()
 
+    def tier(self, replica: Replica) -> None:
+        """Copy the leader's sealed segments below the last stable offset, and let a replica keep none of them."""
+        log = tiered_log(self.leader.log)
+        log.copy(self.leader.partition.last_stable_offset)
+        replica.log.drop_segments(tiered_log(replica.log).copied_end_offset)
+        replica.partition.log_start_moved()
+
     # Copies
 
     def copy(self, replica: Replica, bytes_max: int = 1 << 20) -> bool:
@@ -397,7 +424,7 @@ class Cluster:
         """Each follower has what the leader has: bytes, leader epochs, producers, aborted transactions, ends."""
         leader = self.leader
         for replica in self.followers:
-            start = max(replica.log.log_start_offset, leader.log.log_start_offset)
+            start = max(local_log_start_offset(replica.log), local_log_start_offset(leader.log))
             high_watermark = replica.partition.high_watermark
             assert replica.log.log_start_offset >= leader.log.log_start_offset, "a new leader may be behind"
             assert replica.log.written_end_offset == leader.log.written_end_offset
@@ -410,5 +437,5 @@ class Cluster:
                     assert ours.epochs.end_offset_for(epoch, end) == theirs.epochs.end_offset_for(epoch, end)
             if not self.forgets:
                 assert replica.producers == leader.producers
-                assert replica.aborted == leader.aborted
+                assert replica.aborted_from(start) == leader.aborted_from(start)
                 assert replica.partition.readable_ends() == leader.partition.readable_ends()

@@ -14,6 +14,7 @@ from blumfeld.log.producers.state import ProducerState
 from blumfeld.spi.leader_epochs import EpochEntry
 from blumfeld.wire.batches.builder import build_empty_batch
 from blumfeld.wire.errors import BrokerError, CorruptBatch, ErrorCode
+from blumfeld_kit.fakes.tiered_storage import RemoteStore
 from tests.broker.batches import declaring
 from tests.broker.harness import failing, refusal
 from tests.broker.replicas.replica_cluster import Cluster, Replica
@@ -33,6 +34,7 @@ Step = st.one_of(
     st.tuples(st.just("full"), REPLICAS, st.just(0)),
     st.tuples(st.just("settle"), st.just(0), st.just(0)),
 )
+Tier = st.tuples(st.sampled_from(["tier", "tier", "lose"]), REPLICAS, st.just(0))
 DeleteRecords = st.tuples(st.just("delete"), st.integers(0, 3), st.just(0))
 
 
@@ -48,17 +50,26 @@ def run(cluster: Cluster, step: tuple[str, Any, Any]) -> None:
         case "end":
             cluster.end_transaction(second, commit=first)
         case "elect":
-            cluster.elect(first, second)
+            if cluster.store is None or cluster.may_lead(first):
+                cluster.elect(first, second)
         case "delete":
             high_watermark = cluster.leader.partition.high_watermark
             cluster.delete_records(high_watermark * first // 3)
+        case "tier":
+            cluster.tier(cluster.replicas[first])
         case "settle":
             cluster.settle()
             cluster.check()
         case _:
             replica = cluster.replicas[first]
-            if kind == "restart":
+            if kind == "lose":
+                if first != cluster.leader_id:
+                    replica.lose_disk()
+                    replica.apply(cluster.image())
+            elif kind == "restart":
                 if first == cluster.leader_id:
+                    if cluster.store is not None and not cluster.may_lead(first % 3 + 1):
+                        return
                     cluster.elect(first % 3 + 1)
                 replica.restart(clean=second)
                 replica.apply(cluster.image())
@@ -69,8 +80,8 @@ def run(cluster: Cluster, step: tuple[str, Any, Any]) -> None:
                 cluster.copy(replica, second)
 
 
-def check_history(steps: list[tuple[str, Any, Any]]) -> None:
-    cluster = Cluster()
+def check_history(steps: list[tuple[str, Any, Any]], store: RemoteStore | None = None) -> None:
+    cluster = Cluster(3, store)
     for step in steps:
         run(cluster, step)
     cluster.settle()
@@ -87,6 +98,18 @@ def test_after_any_history_followers_have_what_the_leader_has(steps: list[tuple[
 @given(st.lists(st.one_of(Step, DeleteRecords), min_size=12, max_size=40))
 def test_also_if_the_leaders_log_start_moves(steps: list[tuple[str, Any, Any]]) -> None:
     check_history(steps)
+
+
+@settings(max_examples=examples(60))
+@given(st.lists(st.one_of(Step, Step, Tier), min_size=12, max_size=60))
+def test_also_if_older_segments_lie_in_a_remote_store(steps: list[tuple[str, Any, Any]]) -> None:
+    check_history(steps, RemoteStore())
+
+
+@settings(max_examples=examples(40))
+@given(st.lists(st.one_of(Step, Step, Tier, DeleteRecords), min_size=12, max_size=60))
+def test_also_if_the_start_of_a_tiered_log_moves(steps: list[tuple[str, Any, Any]]) -> None:
+    check_history(steps, RemoteStore())
 
 
 # Walked
