@@ -92,6 +92,29 @@ def test_a_new_leader_goes_on_where_the_old_one_stopped() -> None:
     assert cluster.metadata.refused == []
 
 
+def test_a_new_leader_that_did_not_hear_of_the_log_start_begins_where_the_store_does(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The leader moved the log start, deleted the segments below it, and died before a follower fetched."""
+    cluster = TieredCluster(2)
+    cluster.write(30)
+    cluster.rounds()
+    old, new = cluster.nodes
+    for node in cluster.nodes:
+        cluster.drop_local(node)
+    expected = offsets(cluster)
+    inside = old.log.local_log_start_offset // 2
+    monkeypatch.setattr(cluster, "nodes", [old])
+    cluster.delete_records(inside)
+    monkeypatch.undo()
+    cluster.rounds()
+    assert new.log.log_start_offset == 0
+    cluster.elect(new)
+    cluster.rounds()
+    assert 0 < new.log.log_start_offset <= inside
+    assert offsets(cluster) == [batch for batch in expected if batch[0] >= new.log.log_start_offset]
+
+
 def test_a_store_that_is_away_costs_nothing_but_time(cluster: TieredCluster) -> None:
     cluster.write(30)
     before = offsets(cluster)

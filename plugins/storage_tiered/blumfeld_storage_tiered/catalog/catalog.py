@@ -49,8 +49,9 @@ _NEXT_OF_PARTITION = {
 }
 SEGMENTS_A_STEP = 64
 """Segments of a snapshot in one step: 1.5 ms to restore, a third of it to write."""
-_HEADER = struct.Struct(">16sihbII")
-"""Topic id, partition, length of the topic's name, state of the deletion or -1, number of epochs, of segments."""
+_HEADER = struct.Struct(">16sihbqII")
+"""Topic id, partition, length of the topic's name, state of the deletion or -1, time of the oldest record or -1, number
+of epochs, of segments."""
 _EPOCH = struct.Struct(">iq")
 _LENGTH = struct.Struct(">I")
 _NO_END = 1 << 63
@@ -186,6 +187,9 @@ class RemoteLogCatalog:
         self.partition = partition
         self.delete_state: PartitionDeleteState | None = None
         """How far the deletion of the whole partition has got; ``None``: nobody wants it."""
+        self.since_ms: int | None = None
+        """The time of the oldest record that was ever applied; ``None`` if there was none. Records that the topic has
+        lost are not known here, so of older objects nothing can be said."""
         self._segments: dict[bytes, RemoteSegment] = {}
         self._epochs: dict[int, _EpochRanges] = {}
         self._serving: dict[bytes, int] = {}
@@ -226,6 +230,8 @@ class RemoteLogCatalog:
             self._update(change)
         else:
             self._delete_partition(change)
+        if self.since_ms is None or change.event_timestamp_ms < self.since_ms:
+            self.since_ms = change.event_timestamp_ms
 
     def _begin(self, segment: RemoteSegment) -> None:
         known = self._segments.get(segment.segment_id)
@@ -449,6 +455,7 @@ class RemoteLogCatalog:
                 self.partition.partition,
                 len(name),
                 state,
+                -1 if self.since_ms is None else self.since_ms,
                 len(epochs),
                 len(segments),
             )
@@ -470,10 +477,11 @@ class RemoteLogCatalog:
         :raises DecodeError: the bytes are no snapshot
         """
         try:
-            topic_id, partition, name_bytes, state, epochs, segments = _HEADER.unpack_from(data)
+            topic_id, partition, name_bytes, state, since_ms, epochs, segments = _HEADER.unpack_from(data)
             at = _HEADER.size + name_bytes
             catalog = cls(TopicIdPartition(topic_id, partition, data[_HEADER.size : at].decode()))
             catalog.delete_state = None if state < 0 else known_state(PartitionDeleteState, state)
+            catalog.since_ms = None if since_ms < 0 else since_ms
             for _ in range(epochs):
                 epoch, highest = _EPOCH.unpack_from(data, at)
                 catalog._epochs[epoch] = ranges = _EpochRanges()

@@ -111,7 +111,11 @@ def log_start_of_leader(
     if log_start_offset >= local_start_offset:
         return log_start_offset
     served = catalog.first_from(log_start_offset, epochs)
-    return local_start_offset if served is None else min(served.start_offset, local_start_offset)
+    if served is not None:
+        return min(served.start_offset, local_start_offset)
+    # A catalog that never heard of these records has lost its own: the segments may be there, and be found again.
+    was_copied = catalog.copied_end_offset(epochs, local_start_offset) >= local_start_offset
+    return local_start_offset if was_copied else log_start_offset
 
 
 class DoomedSegment(NamedTuple):
@@ -234,6 +238,9 @@ class Sweep(NamedTuple):
 
     orphans: tuple[ObjectInfo, ...]
     """Objects of segments without a record: to delete."""
+    unexplained: tuple[ObjectInfo, ...]
+    """Objects that are older than all records: the metadata topic has lost those that spoke of them. They are left
+    alone, because they may be the only copy, and told of."""
     strangers: tuple[ObjectInfo, ...]
     """Objects whose names aren't ours: left alone, and told of."""
 
@@ -254,10 +261,14 @@ def plan_sweep(
     :param grace_ms: objects that were changed later than so long ago stay. It must be longer than the clocks of store
         and node differ, and than a record takes to be read
     """
-    orphans, strangers = [], []
+    orphans, unexplained, strangers = [], [], []
     for info, segment_id in listed:
         if segment_id is None:
             strangers.append(info)
-        elif catalog.get(segment_id) is None and info.modified_ms + grace_ms <= now_ms:
+        elif catalog.get(segment_id) is not None or info.modified_ms + grace_ms > now_ms:
+            continue
+        elif catalog.since_ms is None or info.modified_ms < catalog.since_ms:
+            unexplained.append(info)
+        else:
             orphans.append(info)
-    return Sweep(tuple(orphans), tuple(strangers))
+    return Sweep(tuple(orphans), tuple(unexplained), tuple(strangers))

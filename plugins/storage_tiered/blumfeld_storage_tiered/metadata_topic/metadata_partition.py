@@ -16,7 +16,7 @@ from blumfeld.wire.errors import BrokerError
 from blumfeld.wire.primitives import DecodeError
 from blumfeld_storage_tiered.catalog.catalog import CatalogError, RemoteLogCatalog
 from blumfeld_storage_tiered.catalog.records import decode_change
-from blumfeld_storage_tiered.catalog.segment import TopicIdPartition
+from blumfeld_storage_tiered.catalog.segment import Change, PartitionDeleteState, TopicIdPartition
 
 Key: TypeAlias = tuple[bytes, int]
 """Topic id and partition."""
@@ -165,7 +165,7 @@ class MetadataPartition:
         error: Exception | None = None
         try:
             change = decode_change(value)
-            self.catalog(change.partition).apply(change)
+            self._apply_change(change)
             changed[key_of(change.partition)] = change.partition
         except (DecodeError, CatalogError) as refused:
             report(f"partition {self.index}, offset {offset}", refused)
@@ -174,6 +174,18 @@ class MetadataPartition:
         if append is not None:
             append.read_back.complete(None)
             settle(append.callers, error)
+
+    def _apply_change(self, change: Change) -> None:
+        catalog = self.catalog(change.partition)
+        try:
+            catalog.apply(change)
+        finally:
+            # A partition that is deleted for ever leaves no catalog. Nor does one of which nothing is known, unless
+            # somebody here holds it.
+            key = key_of(change.partition)
+            blank = catalog.since_ms is None and key not in self._assigned
+            if blank or catalog.delete_state is PartitionDeleteState.FINISHED:
+                del self.catalogs[key]
 
     def reset(self, position: int) -> None:
         """Read everything anew: the records that were read aren't those of the topic any more."""

@@ -19,7 +19,7 @@ BYTES_MAX = 256 << 20
 """The largest file that is written: 10⁵ segments take 8 MB."""
 _HEADER = struct.Struct(">4sH16siqI")
 """Magic, version, id of the topic, partition, position, number of catalogs."""
-_MAGIC, _VERSION = b"BRLM", 1
+_MAGIC, _VERSION = b"BRLM", 2
 _U32 = struct.Struct(">I")
 
 

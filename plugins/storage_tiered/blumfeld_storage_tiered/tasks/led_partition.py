@@ -23,7 +23,13 @@ from blumfeld.spi.runtime import Task
 from blumfeld.spi.storage import SegmentInfo, TopicPartition
 from blumfeld.wire.errors import BrokerError
 from blumfeld_storage_tiered.catalog.catalog import RemoteLogCatalog
-from blumfeld_storage_tiered.catalog.plans import epochs_between, plan_copies, plan_expiration, plan_sweep
+from blumfeld_storage_tiered.catalog.plans import (
+    epochs_between,
+    log_start_of_leader,
+    plan_copies,
+    plan_expiration,
+    plan_sweep,
+)
 from blumfeld_storage_tiered.catalog.segment import RemoteSegment, SegmentState, TopicIdPartition
 from blumfeld_storage_tiered.logs.tiered_log import TieredLog
 from blumfeld_storage_tiered.objects.names import SegmentFile, partition_prefix
@@ -107,6 +113,7 @@ class LedPartition:
         if self._is_first:
             # Another node may have copied a moment ago, as the leader before.
             catalog = await self._node.refreshed(self._partition)
+            self._take_over_log_start(catalog)
             self._is_first = False
         else:
             catalog = await self._node.ready(self._partition)
@@ -132,6 +139,20 @@ class LedPartition:
 
     def _epochs(self) -> LeaderEpochCache:
         return self._log.remote.epochs()
+
+    def _take_over_log_start(self, catalog: RemoteLogCatalog) -> None:
+        """Begin the log where the store does: the leader before may have deleted segments, and died before this node
+        heard how far it had moved the log start."""
+        log = self._log
+        offset = log_start_of_leader(
+            catalog,
+            self._epochs().entries,
+            log_start_offset=log.log_start_offset,
+            local_start_offset=log.local_log_start_offset,
+        )
+        if offset > log.log_start_offset:
+            self._ends()
+            self._node.partitions.advance_log_start(self._name, offset, self._leader_epoch)
 
     # Copies
 
@@ -269,6 +290,15 @@ class LedPartition:
         catalog = await node.refreshed(self._partition)
         objects = [(info, s.name.segment_id) for s in listed for info in s.objects.values()]
         plan = plan_sweep(objects, catalog, now_ms=node.runtime.now_ms(), grace_ms=ORPHAN_GRACE_MS)
+        if plan.unexplained:
+            node.repeated.say(
+                node.events.error,
+                "objects are older than all that the metadata topic says of their partition: they are left alone",
+                (self._name, "unexplained"),
+                partition=str(self._name),
+                objects=len(plan.unexplained),
+                first=plan.unexplained[0].key,
+            )
         orphans = {info.key for info in plan.orphans}
         for segment in listed:
             if all(info.key in orphans for info in segment.objects.values()):

@@ -7,10 +7,12 @@ from contextlib import suppress
 from itertools import pairwise
 
 import pytest
+from msgspec.structs import replace
 
 from blumfeld.log.segments.rules import RetentionLimits
 from blumfeld.spi.leader_epochs import EpochEntry
 from blumfeld.spi.object_store import ObjectInfo
+from blumfeld.spi.steps import drained
 from blumfeld.spi.storage import SegmentInfo
 from blumfeld_storage_tiered.catalog.catalog import CatalogError, RemoteLogCatalog
 from blumfeld_storage_tiered.catalog.copy_pace import CopyPace
@@ -241,6 +243,19 @@ def test_an_object_without_a_record_is_an_orphan_after_the_grace_time() -> None:
     assert (sweep.orphans, sweep.strangers) == ((old,), (old,))
 
 
+def test_an_object_that_is_older_than_all_records_is_no_orphan() -> None:
+    """The metadata topic was deleted, and made again: what it said of older segments is lost."""
+    before, after = ObjectInfo("before", 1, 999), ObjectInfo("after", 1, 1000)
+    listed = [(before, b"b" * 16), (after, b"a" * 16)]
+    catalog = RemoteLogCatalog(AT)
+    sweep = plan_sweep(listed, catalog, now_ms=9000, grace_ms=GRACE_MS)
+    assert (sweep.orphans, sweep.unexplained) == ((), (before, after))
+    catalog.apply(replace(FOUR[0], event_timestamp_ms=1000))
+    catalog = drained(RemoteLogCatalog.restore(drained(catalog.snapshot())))
+    sweep = plan_sweep(listed, catalog, now_ms=9000, grace_ms=GRACE_MS)
+    assert (sweep.orphans, sweep.unexplained) == ((after,), (before,))
+
+
 # The pace of copies
 
 
@@ -465,4 +480,12 @@ def test_a_new_leader_begins_where_the_store_does() -> None:
             catalog, EPOCHS, log_start_offset=start, local_start_offset=local_start
         )
         assert log_start == wanted
-    assert log_start_of_leader(RemoteLogCatalog(AT), EPOCHS, log_start_offset=0, local_start_offset=7) == 7
+
+
+def test_a_new_leader_moves_no_log_start_because_the_metadata_is_lost() -> None:
+    catalog = RemoteLogCatalog(AT)
+    assert log_start_of_leader(catalog, EPOCHS, log_start_offset=0, local_start_offset=7) == 0
+    catalog.apply(FOUR[0])
+    for state in (FINISHED, DELETING, DELETED):
+        catalog.apply(update(FOUR[0], state))
+    assert log_start_of_leader(catalog, EPOCHS, log_start_offset=0, local_start_offset=7) == 7

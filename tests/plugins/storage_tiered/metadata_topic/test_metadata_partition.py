@@ -6,8 +6,14 @@ from blumfeld.wire.batches.builder import build_batch
 from blumfeld.wire.batches.record_batch import RecordBatch
 from blumfeld.wire.batches.records import Record
 from blumfeld_storage_tiered.catalog.records import encode_change
+from blumfeld_storage_tiered.catalog.segment import (
+    Change,
+    PartitionDelete,
+    PartitionDeleteState,
+    SegmentState,
+)
 from blumfeld_storage_tiered.metadata_topic.metadata_partition import MetadataPartition
-from tests.plugins.storage_tiered.catalog.history import AT, remote_segment
+from tests.plugins.storage_tiered.catalog.history import AT, remote_segment, update
 
 SEGMENT = remote_segment([0] * 10, 0, 10, 1)
 
@@ -31,6 +37,21 @@ def test_records_are_applied_once_however_often_they_are_read() -> None:
     assert partition.position == 3
     assert reports == ["partition 0, offset 1", "partition 0, offset 2"]
     assert len(partition.catalog(AT)) == 1
+
+
+def test_the_catalog_of_a_partition_that_is_deleted_for_ever_is_forgotten() -> None:
+    partition = MetadataPartition(0)
+    changes: list[Change] = [
+        SEGMENT,
+        *(update(SEGMENT, state) for state in (SegmentState.DELETE_STARTED, SegmentState.DELETE_FINISHED)),
+        *(
+            PartitionDelete(partition=AT, broker_id=1, event_timestamp_ms=0, state=state)
+            for state in (*PartitionDeleteState, PartitionDeleteState.FINISHED)  # the last one twice
+        ),
+    ]
+    for offset, change in enumerate(changes):
+        partition.take(iter([batch(offset, encode_change(change))]), lambda *_: None)
+        assert len(partition.catalogs) == (offset < 5)
 
 
 def test_records_that_a_new_leader_does_not_have_are_not_waited_for() -> None:
