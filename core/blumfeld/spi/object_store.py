@@ -87,8 +87,9 @@ class ObjectStore(Protocol):
         ...
 
     def list(self, prefix: str) -> AsyncIterator[ObjectInfo]:
-        """Yield every object whose key begins with ``prefix``, in the order of keys. A new or deleted object may be
-        missing or listed for a while."""
+        """Yield every object whose key begins with ``prefix``. What lies in or below one folder comes together, and the
+        objects of a folder in the order of their keys; the order of folders isn't said (servers on top of a file
+        system have another one than Amazon). A new or deleted object may be missing or listed for a while."""
         ...
 
     async def delete(self, key: str) -> None:

@@ -12,7 +12,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 
 import pytest
 
@@ -24,6 +24,16 @@ CLOCK_MS = 15 * 60_000
 LARGE = bytes(range(256)) * (5 << 12)
 """5 MiB: the least size of a part of S3 but for the last."""
 SEGMENT = "a.topic_of-3-17-qUiBghE1SjWuUlRKwlHGrQ/00000000000000000903-_rQlh8GbRfq72WiwM1JrJ-.leader_epoch_checkpoint"
+
+
+def check_order(keys: Sequence[str]) -> None:
+    """Fail unless the keys of a listing stand folder by folder, and those of a folder in order."""
+    for folder in {key.rpartition("/")[0] for key in keys} - {""}:
+        places = [place for place, key in enumerate(keys) if key.startswith(f"{folder}/")]
+        assert places == list(range(places[0], places[0] + len(places))), f"{folder} is torn: {keys}"
+    for folder in {key.rpartition("/")[0] for key in keys}:
+        objects = [key for key in keys if key.rpartition("/")[0] == folder]
+        assert objects == sorted(objects), f"the objects of the folder {folder!r} are out of order: {objects}"
 
 
 class PartsFailed(Exception):  # noqa: N818 - the noun says what it is
@@ -147,17 +157,17 @@ class ObjectStoreContract(ObjectStoreKit):
 
     # Listings
 
-    def test_a_listing_has_all_keys_with_the_prefix_in_order(self, opened: OpenStore) -> None:
-        """A prefix is the beginning of a key, whole folders or not. The order is that of the keys' characters."""
+    def test_a_listing_has_all_keys_with_the_prefix_folder_by_folder(self, opened: OpenStore) -> None:
+        """A prefix is the beginning of a key, whole folders or not. What lies in or below a folder stands together, and
+        the objects of a folder in the order of their keys."""
         keys = ["B/1", "a-1/x", "a.x", "a/1.z", "a/1/z", "a/10", "a/2", "ab/1", "a0/x", "b"]
         for key in keys[::-1]:
             opened.put(key, key.encode())
         for prefix in ("", "a", "a/", "a/1", "a/1/", "a/10", "c", "a-", "B"):
             infos = opened.list(prefix)
-            expected = sorted(key for key in keys if key.startswith(prefix))
-            assert [(info.key, info.size_bytes) for info in infos] == [(key, len(key)) for key in expected], (
-                prefix
-            )
+            expected = [(key, len(key)) for key in sorted(keys) if key.startswith(prefix)]
+            assert sorted((info.key, info.size_bytes) for info in infos) == expected, prefix
+            check_order([info.key for info in infos])
         assert infos == [opened.run(opened.store.head("B/1"))]
 
     def test_a_listing_follows_changes(self, opened: OpenStore) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from itertools import chain
 from typing import Any
 
 import msgspec
@@ -129,6 +128,12 @@ class ListsOutOfOrder(Store):
             yield info
 
 
+class TearsFolders(Store):
+    async def list(self, prefix: str) -> AsyncIterator[ObjectInfo]:
+        for info in sorted([info async for info in super().list(prefix)], key=lambda info: info.key[-1:]):
+            yield info
+
+
 class ListsOnePage(Store):
     async def list(self, prefix: str) -> AsyncIterator[ObjectInfo]:
         for info in await self._page(prefix, ""):
@@ -242,8 +247,9 @@ PLANTED: list[tuple[type[Store], str]] = [
     (TellsSeconds, "the_facts_about_an_object_are_its_own"),
     (DeletesOnce, "a_deleted_object_is_gone_and_may_be_deleted_again"),
     (DeletesThePrefix, "a_deleted_object_is_gone_and_may_be_deleted_again"),
-    (ListsFolders, "a_listing_has_all_keys_with_the_prefix_in_order"),
-    (ListsOutOfOrder, "a_listing_has_all_keys_with_the_prefix_in_order"),
+    (ListsFolders, "a_listing_has_all_keys_with_the_prefix_folder_by_folder"),
+    (ListsOutOfOrder, "a_listing_has_all_keys_with_the_prefix_folder_by_folder"),
+    (TearsFolders, "a_listing_has_all_keys_with_the_prefix_folder_by_folder"),
     (ListsOnePage, "a_listing_of_several_pages_is_whole"),
     (ListsWhatItOnceSaw, "a_listing_follows_changes"),
     (ShowsPartsEarly, "an_upload_replaces_the_object_when_its_last_part_is_in"),
@@ -271,14 +277,15 @@ def failed(store_class: type[Store], name: str) -> list[str]:
             return store_class(runtime, buckets.setdefault(name, SimulatedBucket()))
 
     test = getattr(Kit, f"test_{name}")
-    marks = [mark for mark in getattr(test, "pytestmark", []) if mark.name == "parametrize"]
-    arguments = list(chain.from_iterable(mark.args[1] for mark in marks)) if marks else [None]
-    names = [] if not marks else marks[0].args[0]
+    parameters: list[dict[str, Any]] = [{}]
+    for mark in getattr(test, "pytestmark", []):
+        if mark.name == "parametrize":
+            names, values = mark.args
+            each = [(value,) for value in values] if isinstance(names, str) else values
+            named = (names,) if isinstance(names, str) else names
+            parameters = [dict(zip(named, value, strict=True)) for value in each]
     failures: list[str] = []
-    for number, values in enumerate(arguments):
-        given: dict[str, Any] = {} if not marks else {names: values}
-        if not isinstance(names, str):
-            given = dict(zip(names, values, strict=True)) if marks else {}
+    for number, given in enumerate(parameters):
         kit = Kit()
         try:
             for opened in kit.open_for(f"store{number}"):

@@ -115,7 +115,7 @@ class ObstoreStore:
                 unsorted += infos
                 continue
             for info in infos:
-                if info.key < last:
+                if info.key < last and info.key.rpartition("/")[0] == last.rpartition("/")[0]:
                     mistake = f"{info.key} listed behind {last}"
                     raise StoreMisconfiguredError(f"list {prefix} in {self._shown}: {mistake}, out of order")
                 last = info.key
