@@ -516,7 +516,12 @@ class Fetcher:
         )
 
         def cut(done: Completion[None]) -> None:
-            if done.error is None:
+            log = follower.host.log
+            if done.error is not None or not self._has(follower):
+                return
+            if has_all_in_store(log):  # the producers of the records below are known there alone
+                self._begin_at_local_start(follower, log.log_start_offset)
+            else:
                 self._again(follower)
 
         follower.host.truncate_to(offset).when_done(cut)
