@@ -25,6 +25,8 @@ PART_BYTES = 8 << 20
 """Bytes of one request of a multipart upload."""
 PARTS_AT_ONCE = 2
 """Parts of one upload that are sent at the same time. An upload holds one more in memory."""
+COPY_BYTES = 1 << 20
+"""obstore copies what it is given on the loop's thread: 8 MiB at once would hold the loop for 2 ms."""
 LIST_PAGE = 1000
 ABORT_MS = 5_000
 """Bound on the request that forgets a failed upload. What it doesn't reach, a lifecycle rule of the bucket removes."""
@@ -66,7 +68,9 @@ class ObstoreStore:
         writer = await self._call("put", key, lambda: self._writer(key))
         try:
             async for part in parts:
-                await self._call("put", key, partial(writer.write, part))
+                view = memoryview(part)
+                for at in range(0, len(part), COPY_BYTES):
+                    await self._call("put", key, partial(writer.write, view[at : at + COPY_BYTES]))
             await self._call("put", key, writer.close)
         except BaseException as error:
             await self._abort(writer, error)

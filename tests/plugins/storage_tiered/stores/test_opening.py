@@ -5,7 +5,7 @@ from __future__ import annotations
 import builtins
 import os
 import threading
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -23,6 +23,7 @@ from blumfeld_kit.fakes.object_store import SimulatedStore
 from blumfeld_kit.fakes.real_time import RealTimeRuntime
 from blumfeld_kit.fakes.runtime import FakeRuntime
 from blumfeld_storage_tiered.plugin import Options
+from blumfeld_storage_tiered.stores.obstore_store import COPY_BYTES
 from blumfeld_storage_tiered.stores.opening import composed_store, open_store
 from blumfeld_storage_tiered.stores.options import AzureOptions, GcsOptions, S3Options, StoreOptions
 from blumfeld_storage_tiered.stores.urls import StoreRefusedError, StoreUrl, parse_url, shown_url
@@ -286,6 +287,34 @@ def test_a_store_works_while_every_worker_thread_is_busy(runtime: RealTimeRuntim
         return data
 
     assert runtime.run(use()) == b"x"
+
+
+def test_a_large_part_is_handed_over_in_pieces(
+    runtime: RealTimeRuntime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """obstore copies a piece on the loop's thread."""
+    import obstore
+
+    sizes: list[int] = []
+    open_writer = obstore.open_writer_async
+
+    def noting(*args: Any, **values: Any) -> Any:
+        writer = open_writer(*args, **values)
+
+        def write(piece: memoryview) -> Any:
+            sizes.append(len(piece))
+            return writer.write(piece)
+
+        return SimpleNamespace(write=write, close=writer.close)
+
+    async def parts() -> AsyncIterator[bytes]:
+        yield bytes(3 * COPY_BYTES + 1)
+        yield b"x"
+
+    monkeypatch.setattr(obstore, "open_writer_async", noting)
+    store = open_store("memory://", runtime, StoreOptions(), {})
+    runtime.run(store.put_parts("a", parts()))
+    assert sizes == [COPY_BYTES] * 3 + [1, 1]
 
 
 def test_what_was_put_into_a_folder_is_on_the_device(
