@@ -124,6 +124,10 @@ class RemoteLogMetadata:
         self._bells: dict[int, _Bell] = {}
         """Partitions that are led here → the bells of their tasks."""
         self._tasks: dict[Task, None] = {}
+        self._left: list[MetadataPartition] = []
+        """Partitions that nothing here needs any more, until their snapshots are written."""
+        self._writes: list[Completion[None]] = []
+        """Snapshots that workers write. No task that is cancelled ends one."""
         self._is_creating = False
         self._is_started = False
         self._is_stopped = False
@@ -148,7 +152,9 @@ class RemoteLogMetadata:
         for task in list(self._tasks):
             task.cancel()
         stopped = BrokerError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "the node stops")
-        for metadata in self._partitions.values():
+        for write in list(self._writes):
+            await self._ended(write)
+        for metadata in (*self._left, *self._partitions.values()):
             self._fail_appends(metadata, stopped)
             await self._save(metadata)
 
@@ -181,6 +187,9 @@ class RemoteLogMetadata:
             del self._partitions[metadata.index]
             metadata.leader = -1
             self._fail_appends(metadata, gone)
+            if self._is_started:
+                self._left.append(metadata)
+                self._spawn(partial(self._save_left, metadata), "save remote log metadata")
             if metadata.index in self._bells:
                 self._bells[metadata.index].ring()
 
@@ -549,6 +558,10 @@ class RemoteLogMetadata:
             for metadata in list(self._partitions.values()):
                 await self._save(metadata)
 
+    async def _save_left(self, metadata: MetadataPartition) -> None:
+        await self._save(metadata)
+        self._left.remove(metadata)
+
     async def _save(self, metadata: MetadataPartition) -> None:
         """Write the snapshot of a partition, if there is news. A failure is logged: the old one is as good."""
         if not metadata.is_loaded or metadata.position == metadata.saved_position or not self._topic_id:
@@ -560,11 +573,36 @@ class RemoteLogMetadata:
         if len(data) > BYTES_MAX:
             self._say("a snapshot of remote log metadata is too large to be kept", path, None)
             return
-        try:
-            await self._runtime.offload(write_snapshot, self._runtime.files, path, data)
+        write = self._write_file(path, data)
+        await self._ended(write)
+        if write.error is None:
             metadata.saved_position = position
-        except OSError as error:
-            self._say("a snapshot of remote log metadata can't be written", path, error)
+
+    def _write_file(self, path: str, data: bytes) -> Completion[None]:
+        done: Completion[None] = Completion()
+
+        async def write() -> None:
+            try:
+                await self._runtime.offload(write_snapshot, self._runtime.files, path, data)
+            except OSError as error:
+                self._say("a snapshot of remote log metadata can't be written", path, error)
+                done.fail(error)
+            else:
+                done.complete(None)
+            finally:
+                self._writes.remove(done)
+                if not done.done:
+                    done.fail(OSError("the write was cancelled"))
+
+        self._writes.append(done)
+        self._runtime.spawn(write(), "write a snapshot of remote log metadata")
+        return done
+
+    async def _ended(self, completion: Completion[Any]) -> None:
+        """Wait for a completion, whatever its outcome is."""
+        over: Completion[None] = Completion()
+        completion.when_done(lambda _: over.complete(None))
+        await over
 
     def _path(self, index: int) -> str:
         return f"{self._directory}/{file_name(index)}"

@@ -287,6 +287,20 @@ def test_a_snapshot_is_written_now_and_then(node: OneNode) -> None:
     assert again.serves()
 
 
+@pytest.mark.parametrize("stops_at_once", [True, False])
+def test_a_snapshot_is_written_when_the_last_partition_leaves(node: OneNode, stops_at_once: bool) -> None:
+    """A node that stops closes its logs first."""
+    node.append(SEGMENT, FINISHED)
+    node.metadata.unassign(AT)
+    if stops_at_once:
+        node.stop()
+    else:
+        node.settle()
+    again, offsets = restarted(node)
+    assert offsets == []
+    assert again.serves()
+
+
 def flipped(data: bytes) -> bytes:
     at = len(data) // 2
     return data[:at] + bytes([data[at] ^ 1]) + data[at + 1 :]
