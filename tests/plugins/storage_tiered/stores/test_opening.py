@@ -8,14 +8,13 @@ import threading
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 import msgspec
 import pytest
 
 from blumfeld.plugging.errors import ManifestError
 from blumfeld.plugging.sections import decode_section
-from blumfeld.spi.hooks import Composition, CompositionRefused
 from blumfeld.spi.object_store import ObjectStore, StoreError
 from blumfeld.spi.runtime import Runtime
 from blumfeld.wire.errors import PluginContractError
@@ -24,7 +23,7 @@ from blumfeld_kit.fakes.real_time import RealTimeRuntime
 from blumfeld_kit.fakes.runtime import FakeRuntime
 from blumfeld_storage_tiered.plugin import Options
 from blumfeld_storage_tiered.stores.obstore_store import COPY_BYTES
-from blumfeld_storage_tiered.stores.opening import composed_store, open_store
+from blumfeld_storage_tiered.stores.opening import open_store
 from blumfeld_storage_tiered.stores.options import AzureOptions, GcsOptions, S3Options, StoreOptions
 from blumfeld_storage_tiered.stores.urls import StoreRefusedError, StoreUrl, parse_url, shown_url
 from tests.everyday import for_each
@@ -117,13 +116,6 @@ def test_a_plugins_store_that_is_none_names_what_it_lacks() -> None:
         PluginContractError, match=r'the store of "acme://x" is no ObjectStore: .*no put_parts\('
     ):
         open_store("acme://x", FakeRuntime(), StoreOptions(), {"acme": lambda *_: object()})  # type: ignore[dict-item]
-
-
-def test_a_storage_that_is_made_is_refused_with_the_path_in_the_manifest() -> None:
-    composition = SimpleNamespace(runtime=FakeRuntime(), object_stores={})
-    with pytest.raises(CompositionRefused) as raised:
-        composed_store(cast("Composition", composition), "ftp://x", StoreOptions())
-    assert raised.value.path == "storage.options.store"
 
 
 def test_without_obstore_the_error_names_the_extra_and_the_url(monkeypatch: pytest.MonkeyPatch) -> None:
