@@ -66,6 +66,8 @@ APPEND_TIMEOUT_MS = 120_000
 REQUEST_TIMEOUT_MS = 30_000
 RETRY_MS, RETRY_MAX_MS = 100, 1_000
 """Pauses after an error: each is twice as long as the one before."""
+LASTING_MS = 400
+"""The pause from which on errors are told of: an election is over after the first ones."""
 FETCH_WAIT_MS = 500
 """Longest wait of a fetch at another leader. A partition that is assigned meanwhile waits for its end."""
 READ_BYTES = 16 << 10
@@ -284,7 +286,8 @@ class RemoteLogMetadata:
                 self._fail_append(metadata, value, error)
                 return
             else:
-                self._say("a record of remote log metadata was not written", metadata.index, error)
+                if pause_ms >= LASTING_MS:
+                    self._say("a record of remote log metadata was not written", metadata.index, error)
                 await self._within(pause_ms, append.read_back)
                 pause_ms = min(2 * pause_ms, RETRY_MAX_MS)
 
@@ -407,7 +410,8 @@ class RemoteLogMetadata:
                 return
             except (BrokerError, OSError, CorruptBatch) as error:
                 # The log isn't open yet, or the image is behind: another one comes.
-                self._say("remote log metadata can't be read", metadata.index, error)
+                if pause_ms >= LASTING_MS:
+                    self._say("remote log metadata can't be read", metadata.index, error)
                 self._composition.local_partitions.unwatch(at, bell, log_end=False)
                 await self._pause(pause_ms)
                 pause_ms = min(2 * pause_ms, RETRY_MAX_MS)
@@ -449,7 +453,8 @@ class RemoteLogMetadata:
             try:
                 passed = await self._fetch(leader, mine)
             except (OSError, BrokerError) as error:
-                self._say("remote log metadata can't be read", leader, error)
+                if pause_ms >= LASTING_MS:
+                    self._say("remote log metadata can't be read", leader, error)
                 passed = False
             if passed:
                 pause_ms = RETRY_MS
