@@ -18,6 +18,7 @@ from blumfeld.spi.storage import LogStorage
 from blumfeld.spi.tiering import LogStartState, local_log_start_offset
 from blumfeld.wire.errors import BrokerError, ErrorCode
 from blumfeld.wire.messages.fetch import EpochEndOffset as DivergingEpoch
+from blumfeld.wire.messages.fetch import FetchRequest
 from blumfeld.wire.messages.list_offsets import (
     ListOffsetsPartitionResponse,
     ListOffsetsRequest,
@@ -198,6 +199,22 @@ def test_a_truncation_into_the_remote_part_begins_with_the_state_from_the_store(
     driver.turn()
     assert host.began == [(30, STATE.epochs, b"producers", 0)]
     assert driver.places() == {0: 30}
+
+
+def test_a_store_that_takes_its_time_holds_up_no_other_partition() -> None:
+    driver = Driver()
+    host, other = TieredHost(driver, 10), Log(driver, 1, 20)
+    for each in (host, other):
+        driver.follow(each)
+    driver.turn()
+    driver.answer(data(0, code=MOVED), data(1))
+    fetches = [request for request, _ in driver.only.sent if isinstance(request, FetchRequest)]
+    assert len(fetches) == 2
+    assert fetches[-1].max_wait_ms == 444, "the leader isn't asked again and again meanwhile"
+    host.follower.update(host.follower.image)
+    driver.turn()
+    questions = [request for request, _ in driver.only.sent if isinstance(request, ListOffsetsRequest)]
+    assert len(questions) == 1, "a new image begins nothing anew"
 
 
 class TieredNodes(ThreeNodes):
