@@ -163,7 +163,8 @@ class RemoteLogMetadata:
     # Partitions
 
     def assign(self, partition: TopicIdPartition) -> None:
-        """This node has a replica of ``partition``: keep its catalog."""
+        """This node has a replica of ``partition``, or works for it: keep its catalog, until each assignment has been
+        taken back."""
         index = metadata_partition(partition, self._settings.num_partitions)
         metadata = self._partitions.get(index)
         if metadata is None:
@@ -177,7 +178,7 @@ class RemoteLogMetadata:
             self._bells[index].ring()
 
     def unassign(self, partition: TopicIdPartition) -> None:
-        """The replica has left this node."""
+        """Take one assignment back."""
         metadata = self._find(partition)
         if metadata is None:
             return
@@ -253,13 +254,16 @@ class RemoteLogMetadata:
 
         Completes when it is committed and applied to the catalog here. Fails with ``CatalogError``: it is committed,
         and every node passes over it; with ``BrokerError``: its outcome isn't known (REQUEST_TIMED_OUT after two
-        minutes, or the partition is unassigned, or the node stops), or the topic refuses it. The same change may be
-        appended again.
-
-        :raises KeyError: its partition isn't assigned
+        minutes, or the partition is unassigned, or the node stops), or the topic refuses it, or the partition isn't
+        assigned (NOT_LEADER_OR_FOLLOWER). The same change may be appended again.
         """
-        metadata = self._assigned(change.partition)
         done: Completion[None] = Completion()
+        metadata = self._find(change.partition)
+        if metadata is None or metadata.ready(change.partition) is None:
+            done.fail(
+                BrokerError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{change.partition.topic} left this node")
+            )
+            return done
         value = encode_change(change)
         if value in metadata.appends:
             metadata.appends[value].callers.append(done)
