@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 
-from blumfeld.spi.object_store import ObjectInfo, ObjectStore, StoreUnavailableError
+from blumfeld.spi.object_store import ObjectBytes, ObjectInfo, ObjectStore, StoreUnavailableError
 from blumfeld.spi.runtime import Runtime
 from blumfeld_storage_tiered.stores.checking import check_store
 
@@ -50,7 +50,7 @@ class ClaimedStore:
         """As ``ObjectStore.put_parts``."""
         await (await self._ours()).put_parts(key, parts)
 
-    async def get_range(self, key: str, start: int, size: int) -> bytes:
+    async def get_range(self, key: str, start: int, size: int) -> ObjectBytes:
         """As ``ObjectStore.get_range``."""
         return await (await self._ours()).get_range(key, start, size)
 

@@ -10,6 +10,7 @@ from functools import partial
 from typing import Any, TypeVar
 
 from blumfeld.spi.object_store import (
+    ObjectBytes,
     ObjectInfo,
     ObjectNotFoundError,
     StoreMisconfiguredError,
@@ -88,12 +89,12 @@ class ObstoreStore:
         except self._errors:
             return  # the upload's own error is the one to tell
 
-    async def get_range(self, key: str, start: int, size: int) -> bytes:
+    async def get_range(self, key: str, start: int, size: int) -> ObjectBytes:
         """As ``ObjectStore.get_range``."""
         if size <= 0:
             await self.head(key)
             return b""
-        return bytes(await self._call("get", key, lambda: self._range(key, start, size)))
+        return memoryview(await self._call("get", key, lambda: self._range(key, start, size)))
 
     async def _range(self, key: str, start: int, size: int) -> Any:
         try:

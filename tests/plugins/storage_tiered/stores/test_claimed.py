@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from blumfeld.spi.object_store import ObjectStore, StoreMisconfiguredError, StoreUnavailableError
+from blumfeld.spi.object_store import ObjectBytes, ObjectStore, StoreMisconfiguredError, StoreUnavailableError
 from blumfeld_kit import ObjectStoreContract
 from blumfeld_kit.fakes.object_store import SimulatedBucket, SimulatedStore
 from blumfeld_kit.fakes.real_time import RealTimeRuntime
@@ -66,7 +66,7 @@ def test_a_store_that_comes_back_is_checked_once_and_used() -> None:
     rig.bucket.faults.heal()
     before = rig.bucket.requests
 
-    async def together() -> list[bytes]:
+    async def together() -> list[ObjectBytes]:
         return list(await asyncio.gather(*(rig.store.get_range("a", 0, 9) for _ in range(5))))
 
     assert rig.runtime.run(together()) == [b"theirs"] * 5

@@ -15,7 +15,7 @@ import pytest
 
 from blumfeld.plugging.errors import ManifestError
 from blumfeld.plugging.sections import decode_section
-from blumfeld.spi.object_store import ObjectStore, StoreError
+from blumfeld.spi.object_store import ObjectBytes, ObjectStore, StoreError
 from blumfeld.spi.runtime import Runtime
 from blumfeld.wire.errors import PluginContractError
 from blumfeld_kit.fakes.object_store import SimulatedStore
@@ -267,7 +267,7 @@ def test_a_store_works_while_every_worker_thread_is_busy(runtime: RealTimeRuntim
     store = open_store("memory://", runtime, StoreOptions(), {})
     gate = threading.Event()
 
-    async def use() -> bytes:
+    async def use() -> ObjectBytes:
         busy = [runtime.offload(gate.wait, 20) for _ in range(8)]
         await store.put("a", b"x")
         data = await store.get_range("a", 0, 5)
