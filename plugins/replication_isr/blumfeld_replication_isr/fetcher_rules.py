@@ -48,8 +48,7 @@ class State(Enum):
     DELAYED = auto()
     """It failed. It is fetched again after a pause."""
     WAITING = auto()
-    """The leader says that a newer leader epoch exists, and the image will bring it. Or a remote store is asked how the
-    log begins."""
+    """The leader says that a newer leader epoch exists. The image will bring it."""
 
 
 class Verdict(Enum):
@@ -202,7 +201,7 @@ class FetcherRules:
         self._enter(key, State.BUSY)
 
     def wait(self, key: Key) -> None:
-        """Ask for a partition again only after :meth:`moved`. Nothing says how long that takes."""
+        """Ask for a partition again only after :meth:`moved`, which the next image brings."""
         self._enter(key, State.WAITING)
 
     def delay(self, key: Key, position: Position, until_ms: float) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 from blumfeld.config.values import TopicConfig
 from blumfeld.spi.storage import LogListener, LogStorage, PartitionLog, TopicPartition, segmented
 from blumfeld_storage_tiered.catalog.segment import TopicIdPartition
-from blumfeld_storage_tiered.logs.tiered_log import START_FILE, TieredLog
+from blumfeld_storage_tiered.logs.tiered_log import TieredLog
 from blumfeld_storage_tiered.tasks.tiering import Tiering
 
 
@@ -58,10 +58,7 @@ class TieredStorage:
         """As ``TieringStorage.log_with``."""
         if not isinstance(log, TieredLog):
             log.reconfigure(config)
-            if not config.remote_storage_enable:
-                return log
-            log.aux.delete(START_FILE)  # an earlier tiering's, whose remote part is gone
-            return self._tiered(partition, log, config)
+            return self._tiered(partition, log, config) if config.remote_storage_enable else log
         log.reconfigure(config)
         if config.remote_storage_enable:
             return log
@@ -81,8 +78,6 @@ class TieredStorage:
             return log  # it can copy nothing
         named = TopicIdPartition(self._topic_ids[partition], partition.partition, partition.topic)
         remote = self._tiering.remote_part(named, log.aux)
-        tiered = TieredLog(
-            self._tiering.runtime, local, remote, config, partial(self._tiering.closed, partition)
-        )
+        tiered = TieredLog(local, remote, config, partial(self._tiering.closed, partition))
         self._tiering.opened(partition, tiered)
         return tiered

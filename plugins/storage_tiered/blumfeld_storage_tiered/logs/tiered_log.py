@@ -11,7 +11,6 @@ from operator import attrgetter
 
 from blumfeld.config.values import TopicConfig
 from blumfeld.spi.completion import Completion
-from blumfeld.spi.runtime import Runtime, Timer
 from blumfeld.spi.storage import (
     LogReadOutcome,
     OffsetOutOfRangeError,
@@ -24,8 +23,6 @@ from blumfeld_storage_tiered.logs.remote_part import RemotePart
 
 START_FILE = "remote-log-start-offset"
 """The small file beside the log with the start of the whole log, in decimal."""
-SAVE_INTERVAL_MS = 1_000
-"""The start file is written at most so often: a write waits for the disk."""
 
 TimestampOutcome = TimestampOffset | Completion[TimestampOffset | None] | None
 
@@ -41,9 +38,6 @@ class TieredLog:
         "_left",
         "_local",
         "_remote",
-        "_runtime",
-        "_save_timer",
-        "_saved_start_offset",
         "aux",
         "compact",
         "config",
@@ -59,18 +53,15 @@ class TieredLog:
 
     def __init__(
         self,
-        runtime: Runtime,
         local: SegmentedLog,
         remote: RemotePart,
         config: TopicConfig,
         left: Callable[[], None],
     ) -> None:
-        self._runtime = runtime
         self._local = local
         self._remote = remote
         self.config = config
         self._left = left
-        self._save_timer: Timer | None = None
         self.aux = local.aux
         self.place, self.place_as_is, self.write = local.place, local.place_as_is, local.write
         self.flush, self.roll, self.compact = local.flush, local.roll, local.compact
@@ -78,7 +69,6 @@ class TieredLog:
         saved = local.aux.read(START_FILE)
         # Before the local start can move: a start that found no file would take the local one for the whole.
         self.log_start_offset = local.log_start_offset if saved is None else int(saved)
-        self._saved_start_offset = -1 if saved is None else self.log_start_offset
         if saved is None:
             self._save()
         # The local log's own start is checkpointed now and then, so a killed node may have an older one.
@@ -148,7 +138,7 @@ class TieredLog:
         """The whole log starts at ``offset``; the local part too, if it began below."""
         if offset > self._local.log_start_offset:
             self._local.advance_log_start(offset)
-        self._start_at(max(offset, self.log_start_offset))
+        self._start_at(offset)
 
     def truncate_to(self, offset: int) -> None:
         """Drop all batches with an offset ≥ ``offset``, here. What the store has of them isn't this log's any more."""
@@ -167,19 +157,14 @@ class TieredLog:
         self._start_at(start)
 
     def _start_at(self, offset: int) -> None:
-        self.log_start_offset = offset
-        if self._save_timer is None and offset != self._saved_start_offset:
+        if offset != self.log_start_offset:
+            self.log_start_offset = offset
             self._save()
-            self._save_timer = self._runtime.call_later(SAVE_INTERVAL_MS, self._save_again)
-
-    def _save_again(self) -> None:
-        self._save_timer = None
-        if self.log_start_offset != self._saved_start_offset:
-            self._start_at(self.log_start_offset)
 
     def _save(self) -> None:
+        # At once: the owner cuts the leader epochs at the start next. With an older start, a restarted node would look
+        # for records in epochs that it doesn't know.
         self.aux.write(START_FILE, str(self.log_start_offset).encode())
-        self._saved_start_offset = self.log_start_offset
 
     # The rest
 
@@ -189,16 +174,11 @@ class TieredLog:
         self._local.reconfigure(config)
 
     def close(self) -> None:
-        """Save the start, and close the local log."""
+        """Close the local log."""
         self.leave()
-        if self.log_start_offset != self._saved_start_offset:
-            self._save()
         self._local.close()
 
     def leave(self) -> None:
         """Let go of the store: the log goes on without it, is closed or deleted."""
-        if self._save_timer is not None:
-            self._save_timer.cancel()
-            self._save_timer = None
         self._remote.leave()
         self._left()

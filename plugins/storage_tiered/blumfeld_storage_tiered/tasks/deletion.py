@@ -7,7 +7,7 @@ to be deleted.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from typing import Protocol
 
 from blumfeld.spi.completion import Completion
@@ -18,7 +18,7 @@ from blumfeld.spi.repeated_events import RepeatedEvents
 from blumfeld.spi.runtime import Runtime
 from blumfeld.wire.errors import BrokerError
 from blumfeld_storage_tiered.cache.segment_bytes import SegmentBytes
-from blumfeld_storage_tiered.catalog.catalog import CatalogError, RemoteLogCatalog
+from blumfeld_storage_tiered.catalog.catalog import CatalogError, RemoteLogCatalog, UnknownSegmentError
 from blumfeld_storage_tiered.catalog.plans import plan_partition_delete
 from blumfeld_storage_tiered.catalog.segment import (
     Change,
@@ -92,57 +92,47 @@ def update_of(
 
 
 async def delete_segment(node: TieringNode, segment: RemoteSegment) -> None:
-    """Delete a remote segment, in any state. What was done of it before is done again."""
-    await node.append(update_of(node, segment, SegmentState.DELETE_STARTED))
-    node.source.forget(segment)
-    await node.objects.delete(segment)
-    await node.append(update_of(node, segment, SegmentState.DELETE_FINISHED))
+    """Delete a remote segment, in any state. What was done of it before is done again.
+
+    Another node may delete it at the same time, as the leader before or after: then its record is gone, and so are its
+    objects.
+    """
+    with suppress(UnknownSegmentError):
+        await node.append(update_of(node, segment, SegmentState.DELETE_STARTED))
+        node.source.forget(segment)
+        await node.objects.delete(segment)
+        await node.append(update_of(node, segment, SegmentState.DELETE_FINISHED))
 
 
 async def delete_segments(node: TieringNode, partition: TopicIdPartition) -> None:
     """Delete all remote segments of a partition whose log goes on without them. Try until it is done."""
-    await _until_done(node, partition, _segments_once)
+    catalog = await node.ready(partition)
+    while segments := list(catalog):
+        for segment in segments:
+            await _tried(node, segment)
 
 
 async def delete_partition(node: TieringNode, partition: TopicIdPartition) -> None:
-    """Delete a partition for ever: its topic is deleted. Try until it is done, by this node or another one."""
-    await _until_done(node, partition, _partition_once)
-
-
-async def _segments_once(node: TieringNode, partition: TopicIdPartition) -> None:
-    for segment in list(await node.refreshed(partition)):
-        async with node.expiration_slots:
-            await delete_segment(node, segment)
-
-
-async def _partition_once(node: TieringNode, partition: TopicIdPartition) -> None:
-    catalog = await node.refreshed(partition)
+    """Delete a partition for ever: its topic is deleted. Try until it is done."""
+    catalog = await node.ready(partition)
     if catalog.delete_state is None:
         await node.append(_deletion(node, partition, PartitionDeleteState.MARKED))
     while (plan := plan_partition_delete(catalog)).segments or plan.write is not None:
         for segment in plan.segments:
-            async with node.expiration_slots:
-                await delete_segment(node, segment)
+            await _tried(node, segment)
         if plan.write is not None:
             await node.append(_deletion(node, partition, plan.write))
 
 
-async def _until_done(
-    node: TieringNode,
-    partition: TopicIdPartition,
-    work: Callable[[TieringNode, TopicIdPartition], Awaitable[None]],
-) -> None:
-    """Do the work, and again after a pause as long as it fails: the store or the metadata topic may be away for long,
-    and another node may do the same work."""
-    name, backoff_ms = f"{partition.topic}-{partition.partition}", 0.0
-    while True:
-        try:
-            await work(node, partition)
-            return
-        except FAILURES as error:
-            node.repeated.say(node.events.warning, "tiering failed", name, partition=name, error=str(error))
-        backoff_ms = node.backoff_ms(backoff_ms)
-        await sleep(node.runtime, backoff_ms)
+async def _tried(node: TieringNode, segment: RemoteSegment) -> None:
+    """Delete a segment, or wait a while."""
+    try:
+        async with node.expiration_slots:
+            await delete_segment(node, segment)
+    except FAILURES as error:
+        name = f"{segment.partition.topic}-{segment.partition.partition}"
+        node.repeated.say(node.events.warning, "tiering failed", name, partition=name, error=str(error))
+        await sleep(node.runtime, node.backoff_ms(0))
 
 
 async def sleep(runtime: Runtime, delay_ms: float) -> None:

@@ -90,6 +90,8 @@ def test_a_first_batch_above_the_limit_comes_whole_or_not_at_all(remote: Remote)
 
 
 def test_records_of_another_history_are_left_out(remote: Remote) -> None:
+    remote = Remote(remote.log, chunk_bytes=1 << 16)
+    assert len(remote.batches(remote.history.copies[1].start_offset)) > 2
     segment = remote.history.copies[1]
     third = [span for span in remote.log.spans() if span[0] >= segment.start_offset][2]
     remote.history.ends[segment.segment_id] = third[0]

@@ -1,0 +1,61 @@
+"""The work for a partition that a node leads: fenced by its leader epoch, and what it finds left behind."""
+
+from __future__ import annotations
+
+import pytest
+
+from blumfeld_storage_tiered.catalog.segment import SegmentState
+from blumfeld_storage_tiered.objects.names import SegmentName, object_key
+from blumfeld_storage_tiered.tasks.led_partition import ORPHAN_GRACE_MS, SWEEP_INTERVAL_MS
+from tests.plugins.storage_tiered.tiered_cluster import INTERVAL_MS, PARTITION, TieredCluster
+
+
+def test_a_leader_that_is_fenced_while_it_uploads_finishes_no_copy() -> None:
+    """Its node is told later than the others: the partition itself says that the epoch has passed."""
+    cluster = TieredCluster()
+    cluster.write(30)
+    cluster.bucket.faults.latency_ms = 1_000
+    cluster.advance(INTERVAL_MS + 3_000)
+    assert [change.state for change in cluster.metadata.changes] == [SegmentState.COPY_STARTED]
+    cluster.leader_epoch += 1
+    cluster.advance(600_000)
+    assert [change.state for change in cluster.metadata.changes] == [SegmentState.COPY_STARTED]
+
+
+def test_a_copy_that_was_never_finished_goes_after_its_grace() -> None:
+    cluster = TieredCluster()
+    cluster.write(30)
+    cluster.bucket.faults.latency_ms = 1_000
+    cluster.advance(INTERVAL_MS + 20_000)
+    cluster.restart(cluster.leader)
+    cluster.bucket.faults.heal()
+    cluster.rounds()
+    catalog = cluster.leader.metadata.catalog(PARTITION)
+    assert len(catalog.unfinished()) == 1
+    cluster.rounds(125)
+    assert not catalog.unfinished()
+    assert {key.rpartition(".")[0].rpartition("-")[2] for key in cluster.segment_keys()}
+    assert len(cluster.segment_keys()) % 6 == 0
+
+
+@pytest.mark.parametrize("age_ms", [0, ORPHAN_GRACE_MS + SWEEP_INTERVAL_MS])
+def test_objects_that_no_record_speaks_of_go_once_they_are_old(age_ms: int) -> None:
+    cluster = TieredCluster()
+    cluster.write(30)
+    cluster.rounds()
+    orphan = object_key(SegmentName(PARTITION, 777, bytes(range(16))), "log")
+    cluster.bucket.put(orphan, b"left", cluster.leader.runtime)
+    known = len(cluster.segment_keys()) - 1
+    cluster.advance(SWEEP_INTERVAL_MS + age_ms)
+    assert (orphan in cluster.segment_keys()) is (age_ms == 0)
+    cluster.advance(2 * SWEEP_INTERVAL_MS)
+    assert len(cluster.segment_keys()) == known
+
+
+def test_the_objects_of_a_finished_segment_are_never_orphans() -> None:
+    cluster = TieredCluster()
+    cluster.write(30)
+    cluster.rounds()
+    before = cluster.segment_keys()
+    cluster.advance(5 * SWEEP_INTERVAL_MS)
+    assert cluster.segment_keys() == before
