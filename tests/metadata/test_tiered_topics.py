@@ -64,8 +64,8 @@ def controller(*, tiers: bool = True) -> Driven:
     return driven
 
 
-def created(driven: Driven, configs: Values) -> tuple[int, str | None]:
-    result = driven.create("t", configs=[CreatableTopicConfig(name=n, value=v) for n, v in configs.items()])
+def created(driven: Driven, configs: Values, name: str = "t") -> tuple[int, str | None]:
+    result = driven.create(name, configs=[CreatableTopicConfig(name=n, value=v) for n, v in configs.items()])
     return result.error_code, result.error_message
 
 
@@ -114,3 +114,18 @@ def test_a_build_whose_storage_does_not_tier_says_which_one_does(configs: Values
     assert code == INVALID
     assert message is not None
     assert "storage_tiered" in message
+
+
+@pytest.mark.parametrize("name", ["__remote_log_metadata", "__consumer_offsets", "__share_group_state"])
+def test_a_topic_that_tiering_or_a_coordinator_reads_is_never_tiered(name: str) -> None:
+    """Kafka takes the setting and doesn't do it. Here it would be done: the node would look up in the store where the
+    store's own segments lie.
+    """
+    driven = controller()
+    code, message = created(driven, {ON: "true"}, name)
+    assert code == INVALID
+    assert message is not None
+    assert name in message
+    assert created(driven, {ON: "false"}, name)[0] == NONE
+    assert driven.alter_config(TOPIC, name, (ON, SET, "true")) == INVALID
+    assert driven.alter_config(TOPIC, name, ("retention.ms", SET, "5")) == NONE

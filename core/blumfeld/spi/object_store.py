@@ -56,6 +56,11 @@ class ObjectInfo(msgspec.Struct, frozen=True, order=True):
     """By the store's clock, which may differ from ours."""
 
 
+ObjectBytes: TypeAlias = bytes | memoryview
+"""Bytes that were read. A view is of memory that nobody changes: to copy 4 MiB to a ``bytes`` would hold the loop for
+2 ms."""
+
+
 class ObjectStore(Protocol):
     """One bucket, or one prefix of a bucket. Keys are relative to it: ASCII, parts joined by ``/``, none empty. No key
     is the folder of another one, so a store can be a file system.
@@ -78,7 +83,7 @@ class ObjectStore(Protocol):
         """
         ...
 
-    async def get_range(self, key: str, start: int, size: int) -> bytes:
+    async def get_range(self, key: str, start: int, size: int) -> ObjectBytes:
         """Return ``size`` bytes of an object from ``start`` on; fewer only at its end."""
         ...
 
@@ -87,8 +92,9 @@ class ObjectStore(Protocol):
         ...
 
     def list(self, prefix: str) -> AsyncIterator[ObjectInfo]:
-        """Yield every object whose key begins with ``prefix``, in the order of keys. A new or deleted object may be
-        missing or listed for a while."""
+        """Yield every object whose key begins with ``prefix``. What lies in or below one folder comes together, and the
+        objects of a folder in the order of their keys; the order of folders isn't said (servers on top of a file
+        system have another one than Amazon). A new or deleted object may be missing or listed for a while."""
         ...
 
     async def delete(self, key: str) -> None:

@@ -297,6 +297,8 @@ class FakeTieredStorage:
             return log
         if around is not None:
             self.store.segments.pop(partition, None)
+        else:
+            inner.aux.delete(START_FILE)  # an earlier tiering's
         return self._around(partition, inner, config)
 
     def _around(self, partition: TopicPartition, log: PartitionLog, config: TopicConfig) -> PartitionLog:

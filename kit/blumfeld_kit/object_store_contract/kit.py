@@ -39,7 +39,7 @@ class OpenStore:
 
     def read(self, key: str, start: int = 0, size: int = 1 << 30) -> bytes:
         """As ``ObjectStore.get_range``; the whole object by default."""
-        return self.run(self.store.get_range(key, start, size))
+        return bytes(self.run(self.store.get_range(key, start, size)))
 
     def list(self, prefix: str = "") -> Sequence[ObjectInfo]:
         """As ``ObjectStore.list``, when a change has had the time to be listed."""

@@ -127,12 +127,20 @@ class TieringContract(StorageKit):
         assert other.log.log_start_offset == 12
         assert [span[0] for span in other.spans()] == [12, 14, 16, 18, 20, 22, 24]
 
+    def test_a_log_that_is_tiered_again_begins_where_it_was_local(self, node: Node) -> None:
+        """What the store had when tiering ended is not the log's any more."""
+        opened, _ = self.copied_log(node)
+        again = self._tiered(self.reconfigured(node, self.reconfigured(node, opened, OFF), ON))
+        assert (again.log_start_offset, again.local_log_start_offset) == (12, 12)
+        again.drop_segments(18)
+        assert again.log_start_offset <= 18
+
     # Two starts
 
     def test_nothing_is_copied_before_it_is_in_the_store(self, node: Node) -> None:
-        """``copied_end_offset`` is -1 at first, and then the end of the last sealed segment."""
+        """``copied_end_offset`` is -1 or the log start at first, and then the end of the last sealed segment."""
         opened, log = self.tiered_log(node)
-        assert log.copied_end_offset == -1
+        assert log.copied_end_offset in (-1, 0)
         self.copy(opened)
         assert log.copied_end_offset == 24
 

@@ -54,13 +54,15 @@ IDLE_MS = 10_000
 class IsrFollower:
     """One partition of a fetcher in one leader epoch. Implements ``FollowerReplica``."""
 
-    __slots__ = ("_fetcher", "host", "image", "key", "leader_high_watermark", "refusals")
+    __slots__ = ("_fetcher", "begins", "host", "image", "key", "leader_high_watermark", "refusals")
 
     def __init__(self, fetcher: Fetcher, host: FollowerHost, image: PartitionImage) -> None:
         self._fetcher = fetcher
         self.host = host
         self.image = image
         self.key: Key = (host.topic_id, host.partition.partition)
+        self.begins = False
+        """The leader and the store are asked how the log begins. That may take its time."""
         self.refusals = 0
         """Answers in a row with an error that passes by itself."""
         self.leader_high_watermark = -1
@@ -205,7 +207,7 @@ class Fetcher:
 
     def image_came(self, follower: IsrFollower) -> None:
         """The controller changed a partition in the same leader epoch."""
-        if self.rules.state(follower.key) is State.WAITING:
+        if self.rules.state(follower.key) is State.WAITING and not follower.begins:
             self.rules.moved(follower.key, follower.position())
             self._plan()
 
@@ -516,7 +518,12 @@ class Fetcher:
         )
 
         def cut(done: Completion[None]) -> None:
-            if done.error is None:
+            log = follower.host.log
+            if done.error is not None or not self._has(follower):
+                return
+            if has_all_in_store(log):  # the producers of the records below are known there alone
+                self._begin_at_local_start(follower, log.log_start_offset)
+            else:
                 self._again(follower)
 
         follower.host.truncate_to(offset).when_done(cut)
@@ -534,12 +541,14 @@ class Fetcher:
 
         :param log_start_offset: the start of the whole log
         """
-        self.rules.busy(follower.key)
+        follower.begins = True
+        self.rules.wait(follower.key)
         connection = self._connections
         epoch, timeout_ms = follower.image.leader_epoch, self._settings.timeout_ms
         start = TieredStart(follower.host, epoch, self._channel, self._node.node_id, timeout_ms)
 
         def came(done: Completion[LogStartState]) -> None:
+            follower.begins = False
             if self._stopped or not self._has(follower):
                 return
             if done.error is None:

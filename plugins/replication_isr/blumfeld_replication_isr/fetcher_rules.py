@@ -48,7 +48,8 @@ class State(Enum):
     DELAYED = auto()
     """It failed. It is fetched again after a pause."""
     WAITING = auto()
-    """The leader says that a newer leader epoch exists. The image will bring it."""
+    """The leader says that a newer leader epoch exists, and the image will bring it. Or a remote store is asked how the
+    log begins."""
 
 
 class Verdict(Enum):
@@ -201,7 +202,7 @@ class FetcherRules:
         self._enter(key, State.BUSY)
 
     def wait(self, key: Key) -> None:
-        """Ask for a partition again only after :meth:`moved`, which the next image brings."""
+        """Ask for a partition again only after :meth:`moved`. Nothing says how long that takes."""
         self._enter(key, State.WAITING)
 
     def delay(self, key: Key, position: Position, until_ms: float) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 from blumfeld.config.values import TopicConfig
 from blumfeld.spi.storage import LogListener, LogStorage, PartitionLog, TopicPartition, segmented
 from blumfeld_storage_tiered.catalog.segment import TopicIdPartition
-from blumfeld_storage_tiered.logs.tiered_log import TieredLog
+from blumfeld_storage_tiered.logs.tiered_log import START_FILE, TieredLog
 from blumfeld_storage_tiered.tasks.tiering import Tiering
 
 
@@ -58,7 +58,10 @@ class TieredStorage:
         """As ``TieringStorage.log_with``."""
         if not isinstance(log, TieredLog):
             log.reconfigure(config)
-            return self._tiered(partition, log, config) if config.remote_storage_enable else log
+            if not config.remote_storage_enable:
+                return log
+            log.aux.delete(START_FILE)  # an earlier tiering's, whose remote part is gone
+            return self._tiered(partition, log, config)
         log.reconfigure(config)
         if config.remote_storage_enable:
             return log

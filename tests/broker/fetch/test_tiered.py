@@ -67,6 +67,12 @@ def test_a_parked_fetch_waits_for_the_store_and_not_for_more_bytes(broker: Tiere
     assert bases(asked(broker, 0, max_wait_ms=60_000, min_bytes=1, partition_bytes_max=100)) == [0]
 
 
+def test_a_remote_read_is_not_asked_for_again_to_wait_for_more_bytes(broker: TieredBroker) -> None:
+    data = asked(broker, 0, max_wait_ms=60_000, min_bytes=1 << 22, partition_bytes_max=100)
+    assert bases(data) == [0]
+    assert broker.store.asked == 1
+
+
 def test_a_follower_below_the_local_start_is_told_so_with_the_leaders_ends(broker: TieredBroker) -> None:
     broker.metadata.change_partition("t", partition_image(replicas=(1, 2), isr=(1,)))
     broker.runtime.run_turn()

@@ -13,10 +13,12 @@ import pytest
 from blumfeld.plugging.registry import GROUP
 from blumfeld.spi.completion import Completion
 from blumfeld.spi.hooks import Composition, hookimpl
-from blumfeld.spi.leader_epochs import EpochEntry
+from blumfeld.spi.leader_epochs import EpochEnd, EpochEntry
 from blumfeld.spi.storage import LogStorage
 from blumfeld.spi.tiering import LogStartState, local_log_start_offset
 from blumfeld.wire.errors import BrokerError, ErrorCode
+from blumfeld.wire.messages.fetch import EpochEndOffset as DivergingEpoch
+from blumfeld.wire.messages.fetch import FetchRequest
 from blumfeld.wire.messages.list_offsets import (
     ListOffsetsPartitionResponse,
     ListOffsetsRequest,
@@ -58,6 +60,10 @@ class TieredHost(Log):
     def _state_at(self, offset: int, leader_epoch: int) -> Completion[LogStartState]:
         self.asked.append((offset, leader_epoch))
         return self.state
+
+    def truncate_to(self, offset: int) -> Completion[None]:
+        self.log.local_log_start_offset = min(self.log.local_log_start_offset, offset)
+        return super().truncate_to(offset)
 
     def restart_at(
         self,
@@ -180,6 +186,35 @@ def test_a_log_that_a_crash_left_without_its_state_gets_it_before_the_first_fetc
     driver.turn()
     assert host.began == [(30, STATE.epochs, b"producers", 0)]
     assert driver.places() == {0: 30}
+
+
+def test_a_truncation_into_the_remote_part_begins_with_the_state_from_the_store() -> None:
+    """Without it the replica would know no producer of the records below."""
+    driver, host = following(40, local_start=30)
+    host.ours = EpochEnd(1, 25)
+    driver.answer(data(0, diverging_epoch=DivergingEpoch(epoch=1, end_offset=25)))
+    assert host.truncated == [25]
+    local_start(driver, 30, 0)
+    host.state.complete(STATE)
+    driver.turn()
+    assert host.began == [(30, STATE.epochs, b"producers", 0)]
+    assert driver.places() == {0: 30}
+
+
+def test_a_store_that_takes_its_time_holds_up_no_other_partition() -> None:
+    driver = Driver()
+    host, other = TieredHost(driver, 10), Log(driver, 1, 20)
+    for each in (host, other):
+        driver.follow(each)
+    driver.turn()
+    driver.answer(data(0, code=MOVED), data(1))
+    fetches = [request for request, _ in driver.only.sent if isinstance(request, FetchRequest)]
+    assert len(fetches) == 2
+    assert fetches[-1].max_wait_ms == 444, "the leader isn't asked again and again meanwhile"
+    host.follower.update(host.follower.image)
+    driver.turn()
+    questions = [request for request, _ in driver.only.sent if isinstance(request, ListOffsetsRequest)]
+    assert len(questions) == 1, "a new image begins nothing anew"
 
 
 class TieredNodes(ThreeNodes):

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.plugins.storage_tiered.tiered_cluster import TieredCluster
+from blumfeld.spi.cluster import PartitionImage, TopicImage
+from tests.plugins.storage_tiered.tiered_cluster import NAME, TOPIC_ID, TieredCluster, TieredNode
 
 
 def offsets(cluster: TieredCluster) -> list[tuple[int, int]]:
@@ -126,3 +127,35 @@ def test_a_store_that_is_away_costs_nothing_but_time(cluster: TieredCluster) -> 
     assert cluster.leader.log.copied_end_offset == cluster.leader.log.segments()[-1].base_offset
     cluster.drop_local()
     assert offsets(cluster)[: len(before)] == before
+
+
+def delete_topic(node: TieredNode) -> None:
+    """The image of this node loses the topic, of which it has this node as the leader."""
+    node.follow()
+    image = PartitionImage(
+        partition=0, replicas=(1,), isr=(1,), leader=node.node_id, leader_epoch=0, partition_epoch=0
+    )
+    node.tiering.topic_deleted(TopicImage(name=NAME.topic, topic_id=TOPIC_ID, partitions={0: image}))
+
+
+def test_a_topic_is_deleted_when_its_metadata_can_be_written_again(cluster: TieredCluster) -> None:
+    cluster.write(30)
+    cluster.rounds()
+    cluster.metadata.away = True
+    delete_topic(cluster.leader)
+    cluster.advance(60_000)
+    assert cluster.segment_keys() != []
+    cluster.metadata.away = False
+    cluster.advance(600_000)
+    assert cluster.segment_keys() == []
+
+
+def test_two_nodes_may_delete_the_same_topic() -> None:
+    cluster = TieredCluster(2)
+    cluster.write(30)
+    cluster.rounds()
+    for node in cluster.nodes:
+        delete_topic(node)
+    cluster.advance(600_000)
+    assert cluster.segment_keys() == []
+    assert [node.runtime.defects for node in cluster.nodes] == [[], []]

@@ -392,7 +392,8 @@ class FetchAttempt:
         """The same with the bytes of partitions whose first batch didn't fit. They count for ``bytes_min``, because no
         wait would bring them into this answer. Kafka's ``DelayedFetch`` counts them, too."""
         self.decided = False
-        """An error, a divergence or a better replica was found: the answer must not wait for ``bytes_min``."""
+        """An error, a divergence, a better replica or bytes of a remote store were found: the answer must not wait for
+        ``bytes_min``."""
         self.waits_for_cold = False
         """Whether a read is pending."""
         self.straight = read
@@ -438,6 +439,8 @@ class FetchAttempt:
                 bytes_counted = min(self._left, partition_read.asked.partition_bytes_max)
         elif partition_read.cold is not None:
             self.waits_for_cold = True
+            if isinstance(partition_read.cold, RemoteRead):
+                self.decided = True  # as in Kafka: to park it would give it up, and ask the store anew
             # At least one byte, whatever the limits are: the first read brings a batch, so later ones needn't.
             size = bytes_counted = max(min(self._left, partition_read.asked.partition_bytes_max), 1)
         partition_read.bytes_counted = bytes_counted

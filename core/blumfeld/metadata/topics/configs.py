@@ -17,7 +17,7 @@ from blumfeld.config.values import (
 )
 from blumfeld.metadata.decision import ControllerDecision, ControllerState, Moment
 from blumfeld.metadata.partitions.eligible import check_min_isr, with_elr_cleared
-from blumfeld.metadata.topics.creation import check_topic_name
+from blumfeld.metadata.topics.creation import check_tiered_name, check_topic_name
 from blumfeld.spi.cluster import BROKER_RESOURCE, GROUP_RESOURCE, TOPIC_RESOURCE
 from blumfeld.wire.errors import BrokerError, ErrorCode, message_of
 from blumfeld.wire.messages import alter_configs as legacy
@@ -135,7 +135,9 @@ def _records(
     if kind == TOPIC_RESOURCE:
         known = {key: value for key, value in new.items() if key in TOPIC_CONFIGS}
         was_tiered = state.config.tiers and old.get("remote.storage.enable") == "true"
-        check_topic_configs(known, state.image.broker_config(state.config), was_tiered=was_tiered)
+        config = check_topic_configs(known, state.image.broker_config(state.config), was_tiered=was_tiered)
+        if "remote.storage.enable" in changed:
+            check_tiered_name(name, config)
     if kind == GROUP_RESOURCE and changed:
         _check_group(state, new)
     return [

@@ -6,11 +6,11 @@ import re
 from collections import Counter
 from collections.abc import Iterable
 
-from blumfeld.config.values import TOPIC_CONFIGS, TopicConfig, check_topic_configs, render
+from blumfeld.config.values import TOPIC_CONFIGS, ConfigError, TopicConfig, check_topic_configs, render
 from blumfeld.metadata.decision import ControllerDecision, ControllerState, Moment
 from blumfeld.metadata.partitions.placement import check_assignment, new_partition, place
 from blumfeld.spi.cluster import TOPIC_RESOURCE
-from blumfeld.spi.internal_topics import CLUSTER_METADATA_TOPIC
+from blumfeld.spi.internal_topics import CLUSTER_METADATA_TOPIC, REMOTE_LOG_METADATA_TOPIC, is_internal
 from blumfeld.wire.errors import BrokerError, ErrorCode, message_of
 from blumfeld.wire.messages.create_topics import (
     CreatableTopic,
@@ -119,6 +119,7 @@ class _Creation:
         config = check_topic_configs(given, self._config)
         if given:
             _check_effects(topic, tiers=self._config.tiers)
+            check_tiered_name(topic.name, config)
         topic_id = self._moment.new_uuid()
         while topic_id in self._state.image.topic_names:
             topic_id = self._moment.new_uuid()
@@ -209,6 +210,15 @@ class _Creation:
                 "partitions should be a consecutive 0-based integer sequence",
             )
         return [new_partition(image, topic_id, number, by_number[number]) for number in range(len(by_number))]
+
+
+def check_tiered_name(topic: str, config: TopicConfig) -> None:
+    """Refuse tiering for topics that are read to find what is remote, or by a coordinator when it begins.
+
+    :raises ConfigError: ``remote.storage.enable`` is on for such a topic. Kafka takes it there, and doesn't do it
+    """
+    if config.remote_storage_enable and (is_internal(topic) or topic == REMOTE_LOG_METADATA_TOPIC):
+        raise ConfigError("remote.storage.enable", True, f"false: {topic} is never tiered")
 
 
 def _check_effects(topic: CreatableTopic, *, tiers: bool) -> None:

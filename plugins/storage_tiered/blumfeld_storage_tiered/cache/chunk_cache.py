@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from blumfeld.spi.completion import Completion
 from blumfeld.spi.hooks import EventLog
+from blumfeld.spi.object_store import ObjectBytes
 from blumfeld.spi.parts import Part
 from blumfeld.spi.runtime import File, Files, Runtime
 
@@ -34,7 +35,7 @@ class Chunk:
 
     __slots__ = ("_data", "_file", "size_bytes")
 
-    def __init__(self, size_bytes: int, file: File | None, data: bytes | None) -> None:
+    def __init__(self, size_bytes: int, file: File | None, data: ObjectBytes | None) -> None:
         self.size_bytes = size_bytes
         self._file = file
         self._data = data
@@ -43,7 +44,7 @@ class Chunk:
     async def read(self, runtime: Runtime, start: int, size: int) -> bytes:
         """Return bytes of the piece. A worker reads them if they aren't in the page cache."""
         if self._data is not None:
-            return self._data[start : start + size]
+            return bytes(self._data[start : start + size])
         file = self._file
         assert file is not None, "a chunk has a file or its bytes"
         if file.is_cached(start, size):
@@ -85,7 +86,7 @@ class ChunkCache:
         self._events = events
         self._entries: OrderedDict[ChunkKey, _Entry] = OrderedDict()
         """The pieces, the least recently used first."""
-        self._loads: dict[ChunkKey, Completion[bytes]] = {}
+        self._loads: dict[ChunkKey, Completion[ObjectBytes]] = {}
         """Pieces on their way, for all that wait for them."""
         self._written = 0
         """Number of files that were written: each has a name of its own."""
@@ -111,7 +112,7 @@ class ChunkCache:
         """Whether the piece can be read without a request to the store."""
         return key in self._entries
 
-    async def chunk(self, key: ChunkKey, load: Callable[[], Awaitable[bytes]]) -> Chunk:
+    async def chunk(self, key: ChunkKey, load: Callable[[], Awaitable[ObjectBytes]]) -> Chunk:
         """Return a piece, which the caller closes. If it isn't here, ``load`` brings it, once for all callers.
 
         :raises Exception: the error of ``load``. Nothing is kept of it: the next call tries again
@@ -125,7 +126,7 @@ class ChunkCache:
         # It may have been removed again, or there was no room for it.
         return self._opened(key) or Chunk(len(data), None, data)
 
-    def bring(self, key: ChunkKey, load: Callable[[], Awaitable[bytes]]) -> Completion[bytes]:
+    def bring(self, key: ChunkKey, load: Callable[[], Awaitable[ObjectBytes]]) -> Completion[ObjectBytes]:
         """Bring a piece that isn't here: now or with the call that brings it already."""
         coming = self._loads.get(key)
         if coming is None:
@@ -134,7 +135,7 @@ class ChunkCache:
         return coming
 
     async def _bring(
-        self, key: ChunkKey, load: Callable[[], Awaitable[bytes]], coming: Completion[bytes]
+        self, key: ChunkKey, load: Callable[[], Awaitable[ObjectBytes]], coming: Completion[ObjectBytes]
     ) -> None:
         try:
             data = await load()
@@ -146,7 +147,7 @@ class ChunkCache:
             del self._loads[key]
             coming.complete(data)
 
-    async def _keep(self, key: ChunkKey, data: bytes) -> None:
+    async def _keep(self, key: ChunkKey, data: ObjectBytes) -> None:
         """Write a piece to a file of its own, and remove others until all fit."""
         if len(data) > self._bytes_max:
             return
@@ -210,7 +211,7 @@ def _make_empty(files: Files, folder: str) -> None:
     files.make_dirs(folder)
 
 
-def _write(files: Files, path: str, data: bytes) -> None:
+def _write(files: Files, path: str, data: ObjectBytes) -> None:
     file = files.open(path, create=True)
     try:
         view, position = memoryview(data), 0

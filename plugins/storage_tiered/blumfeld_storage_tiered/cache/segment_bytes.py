@@ -13,6 +13,7 @@ from typing import Protocol, TypeVar, cast
 
 from blumfeld.log.producers.aborted_transactions import AbortedTransactions
 from blumfeld.log.segments.index import OffsetIndex, TimeIndex
+from blumfeld.spi.object_store import ObjectBytes
 from blumfeld.spi.parts import Part, release
 from blumfeld.spi.runtime import Runtime
 from blumfeld.wire.errors import BrokerError, ErrorCode
@@ -36,7 +37,7 @@ class RemoteFiles(Protocol):
     """The files of remote segments. Every method may raise ``StoreError``, for bytes that have changed in the store,
     too."""
 
-    async def read_range(self, segment: RemoteSegment, start: int, size: int) -> bytes:
+    async def read_range(self, segment: RemoteSegment, start: int, size: int) -> ObjectBytes:
         """Return bytes of a segment's log, checked."""
         ...
 
@@ -161,18 +162,18 @@ class SegmentBytes:
             for ahead in range(number + 1, min(number + window, last) + 1):
                 self._bring(segment, ahead)
 
-    async def _load(self, segment: RemoteSegment, number: int) -> bytes:
+    async def _load(self, segment: RemoteSegment, number: int) -> ObjectBytes:
         start = number * self._chunk_bytes
         size = min(self._chunk_bytes, segment.size_bytes - start)
         return await self._request(size, lambda: self._files.read_range(segment, start, size))
 
-    async def _load_file(self, segment: RemoteSegment, kind: SegmentFile) -> bytes:
-        async def ask() -> bytes:
+    async def _load_file(self, segment: RemoteSegment, kind: SegmentFile) -> ObjectBytes:
+        async def ask() -> ObjectBytes:
             return await self._files.read_file(segment, kind) or b""
 
         return await self._request(0, ask)
 
-    async def _request(self, size: int, ask: Callable[[], Awaitable[bytes]]) -> bytes:
+    async def _request(self, size: int, ask: Callable[[], Awaitable[ObjectBytes]]) -> ObjectBytes:
         if self._pending >= self._pending_max:
             raise BrokerError(ErrorCode.KAFKA_STORAGE_ERROR, "too many reads of remote segments wait")
         self._pending += 1

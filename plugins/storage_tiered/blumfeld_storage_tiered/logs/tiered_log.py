@@ -138,7 +138,7 @@ class TieredLog:
         """The whole log starts at ``offset``; the local part too, if it began below."""
         if offset > self._local.log_start_offset:
             self._local.advance_log_start(offset)
-        self._start_at(offset)
+        self._start_at(max(offset, self.log_start_offset))
 
     def truncate_to(self, offset: int) -> None:
         """Drop all batches with an offset ≥ ``offset``, here. What the store has of them isn't this log's any more."""

@@ -67,7 +67,9 @@ class MetadataPartition:
         """Records that are being written, by their values: a record that is read back is known by it, so a lost answer
         of a leader costs nothing."""
         self._assigned: dict[Key, ReadWait] = {}
-        """Partitions of which this node has a replica."""
+        """Partitions of which this node has a replica, or for which it works."""
+        self._holds: dict[Key, int] = {}
+        """Assignments of each that were not taken back."""
         self._refreshes: list[ReadWait] = []
 
     # Partitions of this node
@@ -78,12 +80,19 @@ class MetadataPartition:
 
     def assign(self, partition: TopicIdPartition) -> None:
         """Keep the catalog of ``partition`` ready from now on."""
-        if key_of(partition) not in self._assigned:
-            self._assigned[key_of(partition)] = ReadWait(partition)
+        key = key_of(partition)
+        self._holds[key] = self._holds.get(key, 0) + 1
+        if key not in self._assigned:
+            self._assigned[key] = ReadWait(partition)
 
     def unassign(self, partition: TopicIdPartition, reason: BrokerError) -> None:
-        """Forget that this node needs it. What waits for its readiness fails."""
-        gone = self._assigned.pop(key_of(partition), None)
+        """Take one assignment back. With the last one, what waits for its readiness fails."""
+        key = key_of(partition)
+        self._holds[key] = self._holds.get(key, 0) - 1
+        if self._holds[key] > 0:
+            return
+        del self._holds[key]
+        gone = self._assigned.pop(key, None)
         if gone is not None and not gone.ready.done:
             gone.ready.fail(reason)
         for wait in self._refreshes:

@@ -66,6 +66,8 @@ APPEND_TIMEOUT_MS = 120_000
 REQUEST_TIMEOUT_MS = 30_000
 RETRY_MS, RETRY_MAX_MS = 100, 1_000
 """Pauses after an error: each is twice as long as the one before."""
+LASTING_MS = 400
+"""The pause from which on errors are told of: an election is over after the first ones."""
 FETCH_WAIT_MS = 500
 """Longest wait of a fetch at another leader. A partition that is assigned meanwhile waits for its end."""
 READ_BYTES = 16 << 10
@@ -124,6 +126,10 @@ class RemoteLogMetadata:
         self._bells: dict[int, _Bell] = {}
         """Partitions that are led here → the bells of their tasks."""
         self._tasks: dict[Task, None] = {}
+        self._left: list[MetadataPartition] = []
+        """Partitions that nothing here needs any more, until their snapshots are written."""
+        self._writes: list[Completion[None]] = []
+        """Snapshots that workers write. No task that is cancelled ends one."""
         self._is_creating = False
         self._is_started = False
         self._is_stopped = False
@@ -148,14 +154,17 @@ class RemoteLogMetadata:
         for task in list(self._tasks):
             task.cancel()
         stopped = BrokerError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "the node stops")
-        for metadata in self._partitions.values():
+        for write in list(self._writes):
+            await self._ended(write)
+        for metadata in (*self._left, *self._partitions.values()):
             self._fail_appends(metadata, stopped)
             await self._save(metadata)
 
     # Partitions
 
     def assign(self, partition: TopicIdPartition) -> None:
-        """This node has a replica of ``partition``: keep its catalog."""
+        """This node has a replica of ``partition``, or works for it: keep its catalog, until each assignment has been
+        taken back."""
         index = metadata_partition(partition, self._settings.num_partitions)
         metadata = self._partitions.get(index)
         if metadata is None:
@@ -169,7 +178,7 @@ class RemoteLogMetadata:
             self._bells[index].ring()
 
     def unassign(self, partition: TopicIdPartition) -> None:
-        """The replica has left this node."""
+        """Take one assignment back."""
         metadata = self._find(partition)
         if metadata is None:
             return
@@ -181,6 +190,9 @@ class RemoteLogMetadata:
             del self._partitions[metadata.index]
             metadata.leader = -1
             self._fail_appends(metadata, gone)
+            if self._is_started:
+                self._left.append(metadata)
+                self._spawn(partial(self._save_left, metadata), "save remote log metadata")
             if metadata.index in self._bells:
                 self._bells[metadata.index].ring()
 
@@ -242,13 +254,16 @@ class RemoteLogMetadata:
 
         Completes when it is committed and applied to the catalog here. Fails with ``CatalogError``: it is committed,
         and every node passes over it; with ``BrokerError``: its outcome isn't known (REQUEST_TIMED_OUT after two
-        minutes, or the partition is unassigned, or the node stops), or the topic refuses it. The same change may be
-        appended again.
-
-        :raises KeyError: its partition isn't assigned
+        minutes, or the partition is unassigned, or the node stops), or the topic refuses it, or the partition isn't
+        assigned (NOT_LEADER_OR_FOLLOWER). The same change may be appended again.
         """
-        metadata = self._assigned(change.partition)
         done: Completion[None] = Completion()
+        metadata = self._find(change.partition)
+        if metadata is None or metadata.ready(change.partition) is None:
+            done.fail(
+                BrokerError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{change.partition.topic} left this node")
+            )
+            return done
         value = encode_change(change)
         if value in metadata.appends:
             metadata.appends[value].callers.append(done)
@@ -275,7 +290,8 @@ class RemoteLogMetadata:
                 self._fail_append(metadata, value, error)
                 return
             else:
-                self._say("a record of remote log metadata was not written", metadata.index, error)
+                if pause_ms >= LASTING_MS:
+                    self._say("a record of remote log metadata was not written", metadata.index, error)
                 await self._within(pause_ms, append.read_back)
                 pause_ms = min(2 * pause_ms, RETRY_MAX_MS)
 
@@ -398,7 +414,8 @@ class RemoteLogMetadata:
                 return
             except (BrokerError, OSError, CorruptBatch) as error:
                 # The log isn't open yet, or the image is behind: another one comes.
-                self._say("remote log metadata can't be read", metadata.index, error)
+                if pause_ms >= LASTING_MS:
+                    self._say("remote log metadata can't be read", metadata.index, error)
                 self._composition.local_partitions.unwatch(at, bell, log_end=False)
                 await self._pause(pause_ms)
                 pause_ms = min(2 * pause_ms, RETRY_MAX_MS)
@@ -440,7 +457,8 @@ class RemoteLogMetadata:
             try:
                 passed = await self._fetch(leader, mine)
             except (OSError, BrokerError) as error:
-                self._say("remote log metadata can't be read", leader, error)
+                if pause_ms >= LASTING_MS:
+                    self._say("remote log metadata can't be read", leader, error)
                 passed = False
             if passed:
                 pause_ms = RETRY_MS
@@ -549,6 +567,10 @@ class RemoteLogMetadata:
             for metadata in list(self._partitions.values()):
                 await self._save(metadata)
 
+    async def _save_left(self, metadata: MetadataPartition) -> None:
+        await self._save(metadata)
+        self._left.remove(metadata)
+
     async def _save(self, metadata: MetadataPartition) -> None:
         """Write the snapshot of a partition, if there is news. A failure is logged: the old one is as good."""
         if not metadata.is_loaded or metadata.position == metadata.saved_position or not self._topic_id:
@@ -560,11 +582,36 @@ class RemoteLogMetadata:
         if len(data) > BYTES_MAX:
             self._say("a snapshot of remote log metadata is too large to be kept", path, None)
             return
-        try:
-            await self._runtime.offload(write_snapshot, self._runtime.files, path, data)
+        write = self._write_file(path, data)
+        await self._ended(write)
+        if write.error is None:
             metadata.saved_position = position
-        except OSError as error:
-            self._say("a snapshot of remote log metadata can't be written", path, error)
+
+    def _write_file(self, path: str, data: bytes) -> Completion[None]:
+        done: Completion[None] = Completion()
+
+        async def write() -> None:
+            try:
+                await self._runtime.offload(write_snapshot, self._runtime.files, path, data)
+            except OSError as error:
+                self._say("a snapshot of remote log metadata can't be written", path, error)
+                done.fail(error)
+            else:
+                done.complete(None)
+            finally:
+                self._writes.remove(done)
+                if not done.done:
+                    done.fail(OSError("the write was cancelled"))
+
+        self._writes.append(done)
+        self._runtime.spawn(write(), "write a snapshot of remote log metadata")
+        return done
+
+    async def _ended(self, completion: Completion[Any]) -> None:
+        """Wait for a completion, whatever its outcome is."""
+        over: Completion[None] = Completion()
+        completion.when_done(lambda _: over.complete(None))
+        await over
 
     def _path(self, index: int) -> str:
         return f"{self._directory}/{file_name(index)}"

@@ -13,7 +13,7 @@ import msgspec
 from crc32c import crc32c
 
 from blumfeld.spi.leader_epochs import EpochEntry
-from blumfeld.spi.object_store import StoreError
+from blumfeld.spi.object_store import ObjectBytes, StoreError
 from blumfeld.wire.primitives import uuid_bytes, uuid_text
 from blumfeld_storage_tiered.catalog.segment import RemoteSegment, TopicIdPartition
 from blumfeld_storage_tiered.objects.names import SegmentFile
@@ -123,7 +123,7 @@ def encode_manifest(manifest: SegmentManifest) -> bytes:
     return _encoder.encode(manifest)
 
 
-def decode_manifest(key: str, data: bytes) -> SegmentManifest:
+def decode_manifest(key: str, data: ObjectBytes) -> SegmentManifest:
     """Returns the manifest in an object.
 
     :raises SegmentCorruptError: it is no manifest, or one whose parts don't fit together
@@ -145,7 +145,7 @@ def decode_manifest(key: str, data: bytes) -> SegmentManifest:
     return manifest
 
 
-def custom_metadata_of(manifest: bytes) -> bytes:
+def custom_metadata_of(manifest: ObjectBytes) -> bytes:
     """Returns the record's ``custom_metadata`` for a manifest: a version and the manifest's CRC32C, 5 bytes."""
     return _CUSTOM_METADATA.pack(VERSION, crc32c(manifest))
 

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 import msgspec
 from crc32c import crc32c
 
-from blumfeld.spi.object_store import ObjectInfo, ObjectNotFoundError, ObjectStore
+from blumfeld.spi.object_store import ObjectBytes, ObjectInfo, ObjectNotFoundError, ObjectStore
 from blumfeld.spi.runtime import Runtime
 from blumfeld.wire.primitives import uuid_text
 from blumfeld_storage_tiered.catalog.segment import RemoteSegment
@@ -100,7 +100,7 @@ class SegmentObjects:
             raise SegmentCorruptError(key, f"checksum {custom_metadata.hex()}", f"{vouched}, says the record")
         return manifest, custom_metadata
 
-    async def read_range(self, segment: RemoteSegment, start: int, size: int) -> bytes:
+    async def read_range(self, segment: RemoteSegment, start: int, size: int) -> ObjectBytes:
         """Returns ``size`` bytes of the log from ``start`` on; fewer only at its end.
 
         Every chunk that lies whole in the range is checked. A reader that asks for whole chunks (``manifest()`` says
@@ -138,7 +138,7 @@ class SegmentObjects:
             raise SegmentCorruptError(key, f"{len(data)} bytes or more", f"{facts.size_bytes} bytes")
         if (crc := await self._runtime.offload(crc32c, data)) != facts.crc32c:
             raise SegmentCorruptError(key, f"CRC32C {crc:08x}", f"{facts.crc32c:08x}")
-        return data
+        return bytes(data)
 
     async def delete(self, segment: RemoteSegment | SegmentName) -> None:
         """Delete all objects of a segment. They may be absent, so it may be tried again after a failure.
@@ -216,7 +216,7 @@ def _differences(segment: RemoteSegment, manifest: SegmentManifest) -> list[Segm
     ]
 
 
-def _wrong_chunk(manifest: SegmentManifest, log_bytes: int, start: int, data: bytes) -> int | None:
+def _wrong_chunk(manifest: SegmentManifest, log_bytes: int, start: int, data: ObjectBytes) -> int | None:
     """Returns the first chunk whole in ``data`` that has another checksum than the manifest says."""
     chunk_bytes, end, view = manifest.chunk_bytes, start + len(data), memoryview(data)
     for nth in range(-(-start // chunk_bytes), -(-end // chunk_bytes)):

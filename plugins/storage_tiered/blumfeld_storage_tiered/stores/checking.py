@@ -53,7 +53,8 @@ async def _claim(store: ObjectStore, cluster_id: str, shown: str) -> None:
     try:
         await _step("written", store.put(MARKER, msgspec.json.encode(marker), if_absent=True), shown)
     except ObjectExistsError:  # ours, if only the answer to a put was lost
-        _compare(await _step("read", store.get_range(MARKER, 0, MARKER_BYTES_MAX), shown), marker, shown)
+        content = await _step("read", store.get_range(MARKER, 0, MARKER_BYTES_MAX), shown)
+        _compare(bytes(content), marker, shown)
 
 
 def _compare(data: bytes, ours: Marker, shown: str) -> None:
@@ -78,7 +79,7 @@ async def _probe(store: ObjectStore, key: str, shown: str) -> None:
     """Write, read and delete a small object."""
     data = key.encode()
     await _step("written", store.put(key, data), shown)
-    content = await _step("read", store.get_range(key, 0, len(data) + 1), shown)
+    content = bytes(await _step("read", store.get_range(key, 0, len(data) + 1), shown))
     await _step("deleted", store.delete(key), shown)
     if content != data:
         text = (

@@ -7,7 +7,6 @@ from datetime import timedelta
 from typing import Any
 
 from blumfeld.spi.conformance import problems
-from blumfeld.spi.hooks import Composition, CompositionRefused
 from blumfeld.spi.object_store import ObjectStore, StoreFactory
 from blumfeld.spi.runtime import Runtime
 from blumfeld.wire.errors import PluginContractError
@@ -53,17 +52,6 @@ def open_store(
     except (obstore.exceptions.BaseError, OSError) as error:
         reason = str(error).partition("\n")[0][:200]
         raise StoreRefusedError(AT, f"{shown_url(url)} ({reason})", FORMS[place.scheme]) from None
-
-
-def composed_store(composition: Composition, url: str, options: StoreOptions) -> ObjectStore:
-    """Returns the store of a URL, for the hook that makes a storage. As :func:`open_store`, but for what it raises.
-
-    :raises CompositionRefused: what the manifest says of the store can't be used
-    """
-    try:
-        return open_store(url, composition.runtime, options, composition.object_stores)
-    except StoreRefusedError as error:
-        raise CompositionRefused(error.path, error.found, error.allowed) from None
 
 
 def _opened(kinds: Any, place: StoreUrl, shown: str, runtime: Runtime, options: StoreOptions) -> ObjectStore:

@@ -7,6 +7,7 @@ to be deleted.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import Protocol
 
@@ -106,33 +107,48 @@ async def delete_segment(node: TieringNode, segment: RemoteSegment) -> None:
 
 async def delete_segments(node: TieringNode, partition: TopicIdPartition) -> None:
     """Delete all remote segments of a partition whose log goes on without them. Try until it is done."""
-    catalog = await node.ready(partition)
-    while segments := list(catalog):
-        for segment in segments:
-            await _tried(node, segment)
+    await _until_done(node, partition, _segments_once)
 
 
 async def delete_partition(node: TieringNode, partition: TopicIdPartition) -> None:
-    """Delete a partition for ever: its topic is deleted. Try until it is done."""
-    catalog = await node.ready(partition)
+    """Delete a partition for ever: its topic is deleted. Try until it is done, by this node or another one."""
+    await _until_done(node, partition, _partition_once)
+
+
+async def _segments_once(node: TieringNode, partition: TopicIdPartition) -> None:
+    for segment in list(await node.refreshed(partition)):
+        async with node.expiration_slots:
+            await delete_segment(node, segment)
+
+
+async def _partition_once(node: TieringNode, partition: TopicIdPartition) -> None:
+    catalog = await node.refreshed(partition)
     if catalog.delete_state is None:
         await node.append(_deletion(node, partition, PartitionDeleteState.MARKED))
     while (plan := plan_partition_delete(catalog)).segments or plan.write is not None:
         for segment in plan.segments:
-            await _tried(node, segment)
+            async with node.expiration_slots:
+                await delete_segment(node, segment)
         if plan.write is not None:
             await node.append(_deletion(node, partition, plan.write))
 
 
-async def _tried(node: TieringNode, segment: RemoteSegment) -> None:
-    """Delete a segment, or wait a while."""
-    try:
-        async with node.expiration_slots:
-            await delete_segment(node, segment)
-    except FAILURES as error:
-        name = f"{segment.partition.topic}-{segment.partition.partition}"
-        node.repeated.say(node.events.warning, "tiering failed", name, partition=name, error=str(error))
-        await sleep(node.runtime, node.backoff_ms(0))
+async def _until_done(
+    node: TieringNode,
+    partition: TopicIdPartition,
+    work: Callable[[TieringNode, TopicIdPartition], Awaitable[None]],
+) -> None:
+    """Do the work, and again after a pause as long as it fails: the store or the metadata topic may be away for long,
+    and another node may do the same work."""
+    name, backoff_ms = f"{partition.topic}-{partition.partition}", 0.0
+    while True:
+        try:
+            await work(node, partition)
+            return
+        except FAILURES as error:
+            node.repeated.say(node.events.warning, "tiering failed", name, partition=name, error=str(error))
+        backoff_ms = node.backoff_ms(backoff_ms)
+        await sleep(node.runtime, backoff_ms)
 
 
 async def sleep(runtime: Runtime, delay_ms: float) -> None:

@@ -24,7 +24,7 @@ from blumfeld_storage_tiered.logs.tiered_log import TieredLog
 from blumfeld_storage_tiered.metadata_topic.remote_log_metadata import RemoteLogMetadata
 from blumfeld_storage_tiered.objects.segments import SegmentObjects
 from blumfeld_storage_tiered.objects.upload import SegmentUpload
-from blumfeld_storage_tiered.stores.checking import check_store
+from blumfeld_storage_tiered.stores.claimed import ClaimedStore
 from blumfeld_storage_tiered.tasks.deletion import delete_partition, delete_segments, sleep
 from blumfeld_storage_tiered.tasks.led_partition import LedPartition
 
@@ -50,7 +50,8 @@ class Tiering:
         self.repeated = RepeatedEvents(runtime)
         self.node_id = composition.node_id
         self.metadata = metadata
-        self.objects = SegmentObjects(runtime, store)
+        self._store = ClaimedStore(runtime, store, shown)
+        self.objects = SegmentObjects(runtime, self._store)
         self.uploads: SegmentUpload
         """Made at the start, when the cluster's id is known."""
         config = composition.config
@@ -68,7 +69,6 @@ class Tiering:
             config.int("remote.log.manager.expiration.thread.pool.size")
         )
         self._composition = composition
-        self._store = store
         self._shown = shown
         self._copy_pace = _pace(composition, "copy")
         self._fetch_pace = _pace(composition, "fetch")
@@ -87,7 +87,7 @@ class Tiering:
         :raises OSError: the store can't be used. One that can't be reached now is no reason: the node serves without it
         """
         try:
-            await check_store(self.runtime, self._store, cluster_id, self._shown)
+            await self._store.claim(cluster_id)
         except StoreUnavailableError as error:
             self.events.warning("store unavailable", store=self._shown, error=str(error))
         except StoreError as error:

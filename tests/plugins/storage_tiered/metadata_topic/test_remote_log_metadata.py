@@ -241,9 +241,21 @@ def test_what_waits_fails_when_the_partition_leaves(node: OneNode, monkeypatch: 
     monkeypatch.setattr(node.broker.broker.local_partitions, "append", refuse)
     done = node.metadata.append(SEGMENT)
     node.metadata.unassign(AT)
-    assert isinstance(done.error, BrokerError)
-    with pytest.raises(KeyError):
-        node.metadata.append(SEGMENT)
+    for append in (done, node.metadata.append(SEGMENT)):
+        assert isinstance(append.error, BrokerError)
+
+
+def test_a_partition_stays_until_each_assignment_is_taken_back(node: OneNode) -> None:
+    """A topic's deletion goes on when its log is closed."""
+    node.metadata.assign(AT)
+    node.metadata.unassign(AT)
+    node.append(SEGMENT, FINISHED)
+    node.metadata.unassign(AT)
+    assert not node.metadata.is_assigned(AT)
+    node.metadata.unassign(AT)  # once too often
+    node.metadata.assign(AT)
+    node.settle()
+    assert node.serves()
 
 
 # Snapshots
@@ -282,6 +294,20 @@ def test_a_restart_reads_on_where_the_snapshot_ends(node: OneNode) -> None:
 def test_a_snapshot_is_written_now_and_then(node: OneNode) -> None:
     node.append(SEGMENT, FINISHED)
     node.settle(61_000)
+    again, offsets = restarted(node)
+    assert offsets == []
+    assert again.serves()
+
+
+@pytest.mark.parametrize("stops_at_once", [True, False])
+def test_a_snapshot_is_written_when_the_last_partition_leaves(node: OneNode, stops_at_once: bool) -> None:
+    """A node that stops closes its logs first."""
+    node.append(SEGMENT, FINISHED)
+    node.metadata.unassign(AT)
+    if stops_at_once:
+        node.stop()
+    else:
+        node.settle()
     again, offsets = restarted(node)
     assert offsets == []
     assert again.serves()

@@ -5,25 +5,25 @@ from __future__ import annotations
 import builtins
 import os
 import threading
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 import msgspec
 import pytest
 
 from blumfeld.plugging.errors import ManifestError
 from blumfeld.plugging.sections import decode_section
-from blumfeld.spi.hooks import Composition, CompositionRefused
-from blumfeld.spi.object_store import ObjectStore, StoreError
+from blumfeld.spi.object_store import ObjectBytes, ObjectStore, StoreError
 from blumfeld.spi.runtime import Runtime
 from blumfeld.wire.errors import PluginContractError
 from blumfeld_kit.fakes.object_store import SimulatedStore
 from blumfeld_kit.fakes.real_time import RealTimeRuntime
 from blumfeld_kit.fakes.runtime import FakeRuntime
 from blumfeld_storage_tiered.plugin import Options
-from blumfeld_storage_tiered.stores.opening import composed_store, open_store
+from blumfeld_storage_tiered.stores.obstore_store import COPY_BYTES
+from blumfeld_storage_tiered.stores.opening import open_store
 from blumfeld_storage_tiered.stores.options import AzureOptions, GcsOptions, S3Options, StoreOptions
 from blumfeld_storage_tiered.stores.urls import StoreRefusedError, StoreUrl, parse_url, shown_url
 from tests.everyday import for_each
@@ -116,13 +116,6 @@ def test_a_plugins_store_that_is_none_names_what_it_lacks() -> None:
         PluginContractError, match=r'the store of "acme://x" is no ObjectStore: .*no put_parts\('
     ):
         open_store("acme://x", FakeRuntime(), StoreOptions(), {"acme": lambda *_: object()})  # type: ignore[dict-item]
-
-
-def test_a_storage_that_is_made_is_refused_with_the_path_in_the_manifest() -> None:
-    composition = SimpleNamespace(runtime=FakeRuntime(), object_stores={})
-    with pytest.raises(CompositionRefused) as raised:
-        composed_store(cast("Composition", composition), "ftp://x", StoreOptions())
-    assert raised.value.path == "storage.options.store"
 
 
 def test_without_obstore_the_error_names_the_extra_and_the_url(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -274,7 +267,7 @@ def test_a_store_works_while_every_worker_thread_is_busy(runtime: RealTimeRuntim
     store = open_store("memory://", runtime, StoreOptions(), {})
     gate = threading.Event()
 
-    async def use() -> bytes:
+    async def use() -> ObjectBytes:
         busy = [runtime.offload(gate.wait, 20) for _ in range(8)]
         await store.put("a", b"x")
         data = await store.get_range("a", 0, 5)
@@ -286,6 +279,34 @@ def test_a_store_works_while_every_worker_thread_is_busy(runtime: RealTimeRuntim
         return data
 
     assert runtime.run(use()) == b"x"
+
+
+def test_a_large_part_is_handed_over_in_pieces(
+    runtime: RealTimeRuntime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """obstore copies a piece on the loop's thread."""
+    import obstore
+
+    sizes: list[int] = []
+    open_writer = obstore.open_writer_async
+
+    def noting(*args: Any, **values: Any) -> Any:
+        writer = open_writer(*args, **values)
+
+        def write(piece: memoryview) -> Any:
+            sizes.append(len(piece))
+            return writer.write(piece)
+
+        return SimpleNamespace(write=write, close=writer.close)
+
+    async def parts() -> AsyncIterator[bytes]:
+        yield bytes(3 * COPY_BYTES + 1)
+        yield b"x"
+
+    monkeypatch.setattr(obstore, "open_writer_async", noting)
+    store = open_store("memory://", runtime, StoreOptions(), {})
+    runtime.run(store.put_parts("a", parts()))
+    assert sizes == [COPY_BYTES] * 3 + [1, 1]
 
 
 def test_what_was_put_into_a_folder_is_on_the_device(

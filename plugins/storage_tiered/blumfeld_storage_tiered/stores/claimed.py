@@ -1,0 +1,72 @@
+"""A store that is used only when it is known to be this cluster's own."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+
+from blumfeld.spi.object_store import ObjectBytes, ObjectInfo, ObjectStore, StoreUnavailableError
+from blumfeld.spi.runtime import Runtime
+from blumfeld_storage_tiered.stores.checking import check_store
+
+
+class ClaimedStore:
+    """``ObjectStore`` around another.
+
+    A store that is away when a node starts may turn out to be another cluster's, whose segments would be garbage to us:
+    so no request is made before the check has succeeded. The first request makes the check where the start couldn't,
+    and may raise what ``check_store`` raises.
+    """
+
+    def __init__(self, runtime: Runtime, store: ObjectStore, shown: str) -> None:
+        self._runtime = runtime
+        self._store = store
+        self._shown = shown
+        self._cluster_id: str | None = None
+        self._is_ours = False
+        self._checking = asyncio.Lock()
+
+    async def claim(self, cluster_id: str) -> None:
+        """Check the store for this cluster. After a ``StoreUnavailableError`` the next request tries again."""
+        self._cluster_id = cluster_id
+        await self._ours()
+
+    async def _ours(self) -> ObjectStore:
+        if self._is_ours:
+            return self._store
+        async with self._checking:
+            if not self._is_ours:
+                if self._cluster_id is None:
+                    raise StoreUnavailableError(f"{self._shown} was not claimed yet: the node starts")
+                await check_store(self._runtime, self._store, self._cluster_id, self._shown)
+                self._is_ours = True
+        return self._store
+
+    async def put(self, key: str, data: bytes, *, if_absent: bool = False) -> None:
+        """As ``ObjectStore.put``."""
+        await (await self._ours()).put(key, data, if_absent=if_absent)
+
+    async def put_parts(self, key: str, parts: AsyncIterator[bytes]) -> None:
+        """As ``ObjectStore.put_parts``."""
+        await (await self._ours()).put_parts(key, parts)
+
+    async def get_range(self, key: str, start: int, size: int) -> ObjectBytes:
+        """As ``ObjectStore.get_range``."""
+        return await (await self._ours()).get_range(key, start, size)
+
+    async def head(self, key: str) -> ObjectInfo:
+        """As ``ObjectStore.head``."""
+        return await (await self._ours()).head(key)
+
+    async def list(self, prefix: str) -> AsyncIterator[ObjectInfo]:
+        """As ``ObjectStore.list``."""
+        async for info in (await self._ours()).list(prefix):
+            yield info
+
+    async def delete(self, key: str) -> None:
+        """As ``ObjectStore.delete``."""
+        await (await self._ours()).delete(key)
+
+    async def close(self) -> None:
+        """As ``ObjectStore.close``."""
+        await self._store.close()
