@@ -44,6 +44,12 @@ def test_run_imports_no_cli_table_or_log_library(tmp_path: Path) -> None:
         (["run", "--set", "node.id=x"], 'default manifest: node.id: found "x"; allowed: an integer'),
         (["run", "absent.toml"], "absent.toml: no such file"),
         (["plan", "absent.toml"], "absent.toml: no such file"),
+        (
+            ["plan", "--set=storage.plugin=storage_tiered", "--set=storage.options.store=s3://key:secret@x"],
+            'default manifest: storage.options.store: found "s3://***@x", a URL with credentials or a query; allowed: '
+            "s3://BUCKET/PREFIX alone; credentials come from the environment, or from a file that options.s3 names "
+            "(plug-in storage_tiered)",
+        ),
         (["run", "binary.toml"], "binary.toml: found no UTF-8; allowed: a TOML file"),
     ],
 )

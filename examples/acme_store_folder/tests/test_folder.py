@@ -10,8 +10,7 @@ from acme_store_folder.folder import FolderStore
 
 from blumfeld.spi.object_store import ObjectStore, StoreUnavailableError
 from blumfeld_kit import ObjectStoreContract
-from blumfeld_kit.fakes import FakeRuntime, Fault
-from blumfeld_kit.fakes.real_time import RealTimeRuntime
+from blumfeld_kit.fakes import FakeRuntime, Fault, RealTimeRuntime
 
 
 class TestOnASimulatedDisk(ObjectStoreContract):

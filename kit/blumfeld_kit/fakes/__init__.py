@@ -4,6 +4,16 @@
 """
 
 from blumfeld_kit.fakes.disk import Fault
+from blumfeld_kit.fakes.object_store import Fate, SimulatedBucket, SimulatedStore, StoreFaults
+from blumfeld_kit.fakes.real_time import RealTimeRuntime
 from blumfeld_kit.fakes.runtime import FakeRuntime
 
-__all__ = ["FakeRuntime", "Fault"]
+__all__ = [
+    "FakeRuntime",
+    "Fate",
+    "Fault",
+    "RealTimeRuntime",
+    "SimulatedBucket",
+    "SimulatedStore",
+    "StoreFaults",
+]
