@@ -36,7 +36,9 @@ def command_lines(campaign: Campaign, options: Sequence[str], references: Refere
 
 
 def _interpreter(run: Run) -> list[str]:
-    return [sys.executable, run.module] if run.module.endswith(".py") else [sys.executable, "-m", run.module]
+    if run.module.endswith(".py"):
+        return [sys.executable, run.module]
+    return [sys.executable, "-m", "campaigns.unwinding", run.module]
 
 
 def _arguments(run: Run, options: Sequence[str], references: References) -> list[str]:

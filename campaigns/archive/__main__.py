@@ -15,7 +15,6 @@ from pathlib import Path
 import attrs
 from rich.console import Console
 
-from blumfeld.testing.endings import sigterm_unwinds
 from campaigns.archive.bad_input import bad_input
 from campaigns.archive.common.process import archive_command
 from campaigns.archive.common.report import Report
@@ -144,5 +143,4 @@ def _verb(
 
 
 if __name__ == "__main__":
-    with sigterm_unwinds():
-        sys.exit(main())
+    sys.exit(main())

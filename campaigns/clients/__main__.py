@@ -14,7 +14,6 @@ from rich.console import Console
 from rich.table import Table
 
 from blumfeld.kernel.supervising.derivation import NODES_MAX
-from blumfeld.testing.endings import sigterm_unwinds
 from blumfeld_kit.cluster import cluster_of_this_build
 from campaigns.clients.catalogue import CLIENTS
 from campaigns.clients.checks.columns import COLUMNS_OF
@@ -40,7 +39,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if given.peer:
         os.environ[PEER_VARIABLE] = given.peer
     with ExitStack() as stack:
-        stack.enter_context(sigterm_unwinds())
         bootstrap = given.bootstrap
         if not bootstrap:
             folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="blumfeld-clients-"))

@@ -17,7 +17,6 @@ from rich.markup import escape
 
 from blumfeld.cli.cluster.state import ClusterError
 from blumfeld.testing.cluster import LOOPBACK, node_places
-from blumfeld.testing.endings import sigterm_unwinds
 from blumfeld.testing.process import NodeError
 from blumfeld_kit.cluster import Cluster
 from campaigns.clients.load.groups import Groups
@@ -44,10 +43,7 @@ PRODUCER_LOG = "producer.log"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Return 0 if every run is good (:attr:`ContenderReport.is_good`), 1 if not, 2 for wrong input.
-
-    :raises SystemExit: SIGTERM came; all nodes and namespaces have ended then
-    """
+    """Return 0 if every run is good (:attr:`ContenderReport.is_good`), 1 if not, 2 for wrong input."""
     given = _parser().parse_args(arguments)
     console = console_of()
     try:
@@ -59,7 +55,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
         partitions=given.partitions, rate_per_s=given.rate, down_s=given.down_s, settle_s=given.settle_s
     )
     with contextlib.ExitStack() as stack:
-        stack.enter_context(sigterm_unwinds())
         try:
             wires = stack.enter_context(Namespaces(len(LAYOUTS[given.layout]))) if needs_wires else None
         except ClusterError as error:

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import contextlib
 import sys
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from blumfeld.testing.endings import sigterm_unwinds
 from blumfeld_kit.simulation.seeds import seeds_of
 from campaigns.group_kills.report import KillReport, table
 from campaigns.group_kills.rounds import KINDS, Kills
@@ -22,9 +20,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     console = console_of()
     reports: dict[int, KillReport] = {}
     for seed in given.seeds:
-        with contextlib.ExitStack() as stack:
-            stack.enter_context(sigterm_unwinds())
-            folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="blumfeld-group-kills-"))
+        with tempfile.TemporaryDirectory(prefix="blumfeld-group-kills-") as folder:
             reports[seed] = Kills(Path(folder), seed, given.rounds, given.rate).run()
         print_wrong(console, [f"seed {seed}: {line}" for line in reports[seed].wrong])
     console.print(table(reports))

@@ -13,7 +13,6 @@ from rich.console import Console
 from rich.markup import escape
 
 from blumfeld.testing.cluster import LOOPBACK, node_places
-from blumfeld.testing.endings import sigterm_unwinds
 from blumfeld.testing.process import NodeError
 from blumfeld_kit.cluster import REPLICAS, REPLICATED, Cluster
 from campaigns.clients.client import NO_REBALANCE_DELAY
@@ -30,10 +29,7 @@ RUNNING = "running"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Return 0 if each test passed, be it alone, 1 if not, 2 if the suite can't be had or the input is wrong.
-
-    :raises SystemExit: SIGTERM came; all nodes have ended then
-    """
+    """Return 0 if each test passed, be it alone, 1 if not, 2 if the suite can't be had or the input is wrong."""
     given = _parser().parse_args(arguments)
     console = console_of()
     try:
@@ -43,7 +39,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return refused("kgo-suite", error)
     reports: list[Report] = []
     with contextlib.ExitStack() as stack:
-        stack.enter_context(sigterm_unwinds())
         folder = given.folder or Path(
             stack.enter_context(tempfile.TemporaryDirectory(prefix="blumfeld-kgo-"))
         )

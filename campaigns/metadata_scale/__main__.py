@@ -17,7 +17,6 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from blumfeld.testing.endings import sigterm_unwinds
 from blumfeld.testing.process import NodeError
 from blumfeld_bench.terminal import make_console
 from campaigns import figures
@@ -30,23 +29,19 @@ MIB = 1 << 20
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Return 0 if every point was measured, else 1.
-
-    :raises SystemExit: SIGTERM came; all nodes have ended then
-    """
+    """Return 0 if every point was measured, else 1."""
     given = _parser().parse_args(arguments)
     console = make_console(150)
     contenders = [this_build(), *([kafka(given.peer)] if given.peer else [])]
     points: list[Point] = []
     lacking = 0
-    with sigterm_unwinds():
-        for size in given.sizes:
-            for form in given.forms:
-                for contender in contenders:
-                    point = _point(contender, size, form, given, console)
-                    lacking += point is None
-                    points += [] if point is None else [point]
-                    figures.save(given.out, points)
+    for size in given.sizes:
+        for form in given.forms:
+            for contender in contenders:
+                point = _point(contender, size, form, given, console)
+                lacking += point is None
+                points += [] if point is None else [point]
+                figures.save(given.out, points)
     console.print(table_of(points))
     if given.plot is not None and points:
         from campaigns.metadata_scale.plot import svg_of_points

@@ -15,7 +15,6 @@ from pathlib import Path
 from rich.console import Console
 from rich.markup import escape
 
-from blumfeld.testing.endings import sigterm_unwinds
 from blumfeld.testing.process import NodeError
 from campaigns.clients.verdicts import NoClientError
 from campaigns.figures import save
@@ -32,10 +31,7 @@ NODES = (1, 3)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Return 0 if every output is the input and nothing hangs, 1 if not, 2 for wrong input.
-
-    :raises SystemExit: SIGTERM came; all nodes and programs have ended then
-    """
+    """Return 0 if every output is the input and nothing hangs, 1 if not, 2 for wrong input."""
     given = _parser().parse_args(arguments)
     console = console_of(200)
     try:
@@ -46,7 +42,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (UnknownFaultError, NoClientError, OSError) as error:
         return refused("transaction-kills", error)
     with contextlib.ExitStack() as stack:
-        stack.enter_context(sigterm_unwinds())
         folder = given.folder or Path(
             stack.enter_context(tempfile.TemporaryDirectory(prefix="blumfeld-transactions-"))
         )

@@ -83,7 +83,7 @@ def test_options_behind_a_name_are_that_campaigns() -> None:
 
 def test_options_replace_defaults_and_leave_what_is_fixed() -> None:
     campaign = Campaign("a", "A.", "1 min", (Run("m", ("verb", "--out", "f"), ("--seeds", "0-9", "--all")),))
-    line = [sys.executable, "-m", "m"]
+    line = [sys.executable, "-m", "campaigns.unwinding", "m"]
     assert command_lines(campaign, [], NONE) == [[*line, "verb", "--out", "f", "--seeds", "0-9", "--all"]]
     assert command_lines(campaign, ["--seeds", "3"], NONE) == [[*line, "verb", "--out", "f", "--seeds", "3"]]
     assert command_lines(campaign, ["--out=g"], NONE) == [[*line, "verb", "--out=g"]]
@@ -110,20 +110,20 @@ def test_references_are_added_where_they_are_and_not_named(
         (tmp_path / name).touch()
     references = find_references(tmp_path)
     peer = str(tmp_path / "peer/kafka/kafka-peer")
-    assert command_lines(CAMPAIGNS["startup"], [], absent)[0][3:] == []
-    assert command_lines(CAMPAIGNS["startup"], ["--rounds", "1"], references)[0][3:] == [
+    assert command_lines(CAMPAIGNS["startup"], [], absent)[0][4:] == []
+    assert command_lines(CAMPAIGNS["startup"], ["--rounds", "1"], references)[0][4:] == [
         "--peer",
         peer,
         "--rounds",
         "1",
     ]
-    assert command_lines(CAMPAIGNS["startup"], ["--peer", "mine"], references)[0][3:] == ["--peer", "mine"]
-    assert command_lines(CAMPAIGNS["compare"], ["--peer", "mine"], absent)[0][3:] == ["--peer", "mine"]
+    assert command_lines(CAMPAIGNS["startup"], ["--peer", "mine"], references)[0][4:] == ["--peer", "mine"]
+    assert command_lines(CAMPAIGNS["compare"], ["--peer", "mine"], absent)[0][4:] == ["--peer", "mine"]
     with pytest.raises(AbsentError, match="peer"):
         command_lines(CAMPAIGNS["compare"], [], absent)
     floor = str(tmp_path / "floor/floor_epoll.py")
-    assert command_lines(CAMPAIGNS["instructions"], [], references)[0][3:] == ["--floor", floor]
+    assert command_lines(CAMPAIGNS["instructions"], [], references)[0][4:] == ["--floor", floor]
     spot = str(tmp_path / "market-data/hftbacktest/spot/btcusdt_20240801.gz")
-    assert command_lines(CAMPAIGNS["archive-oracle"], [], references)[0][3:] == ["oracle", "--capture", spot]
+    assert command_lines(CAMPAIGNS["archive-oracle"], [], references)[0][4:] == ["oracle", "--capture", spot]
     monkeypatch.setenv("KAFKA_PEER", "elsewhere")
     assert find_references(tmp_path)["peer"] == ("elsewhere",)

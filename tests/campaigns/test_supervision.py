@@ -9,8 +9,11 @@ from pathlib import Path
 
 import pytest
 
+from blumfeld.testing.endings import TOLD_TO_END
 from campaigns import supervision
 from campaigns.__main__ import run
+from campaigns.catalogue import Campaign, Run
+from campaigns.commands import command_lines
 
 ROOT = Path(__file__).resolve().parents[2]
 STUBBORN = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); time.sleep(60)"
@@ -54,6 +57,18 @@ def test_sigterm_reaches_the_process_and_no_further_one_starts() -> None:
     campaign.terminate()
     rest, _ = campaign.communicate(timeout=60)
     assert (campaign.returncode, rest) == (5, "")
+
+
+def test_every_campaign_that_is_told_to_end_stops_what_it_started() -> None:
+    """None has to think of it: SIGTERM ends a program where it is, and its brokers would go on."""
+    campaign = Campaign("c", "Shows.", "1 min", (Run("tests.campaigns.told_to_end"),))
+    (line,) = command_lines(campaign, [], {})
+    process = subprocess.Popen(line, cwd=ROOT, stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    assert process.stdout.readline() == "started\n"
+    process.terminate()
+    rest, _ = process.communicate(timeout=60)
+    assert (process.returncode, rest) == (TOLD_TO_END, "stopped\n")
 
 
 def test_a_campaign_is_ended_at_its_limit() -> None:

@@ -22,11 +22,13 @@ LINGERING = ROOT / "tests" / "bench" / "lingering_server.py"
 ENDLESS = """
 import sys
 from blumfeld.cli.cluster.state import ClusterError
+from blumfeld.testing.endings import sigterm_unwinds
 from campaigns.cluster import __main__ as command
 from campaigns.cluster.contenders import Contender
 node = (sys.executable, "-S", sys.argv[1], "0.1", "{folder}")
 command.this_build = lambda *_: Contender("stand-in", {("broker", "controller"): node})
-sys.exit(command.main([]))
+with sigterm_unwinds():
+    sys.exit(command.main([]))
 """
 """A campaign whose nodes never answer, so that it waits for them."""
 
