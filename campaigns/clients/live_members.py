@@ -14,6 +14,7 @@ import signal
 import tempfile
 import threading
 import time
+import weakref
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
@@ -119,6 +120,7 @@ class Member(Program):
     def __init__(self, command: Sequence[str], stdin: str = "", name: str = "member") -> None:
         self.story = Story()
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115 - read as long as somebody may ask
+        weakref.finalize(self, self._errors.close)
         super().__init__(name, command, stdin, self._hear_event, self._hear_end, self._errors)
         self.finish()
 
