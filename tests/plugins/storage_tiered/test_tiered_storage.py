@@ -150,6 +150,23 @@ def test_a_topic_is_deleted_when_its_metadata_can_be_written_again(cluster: Tier
     assert cluster.segment_keys() == []
 
 
+def test_a_topic_whose_last_leader_died_before_it_deleted_it_is_deleted_later(cluster: TieredCluster) -> None:
+    """The leader of its metadata does it, once the topic has been absent from the image for an hour."""
+    cluster.write(30)
+    cluster.rounds()
+    cluster.leader.follow()
+    held = cluster.segment_keys()
+    cluster.is_topic_gone = True
+    cluster.advance(3_000_000)
+    cluster.is_topic_gone = False  # the image was behind
+    cluster.advance(600_000)
+    cluster.is_topic_gone = True
+    cluster.advance(3_600_000)
+    assert cluster.segment_keys() == held
+    cluster.advance(1_300_000)
+    assert cluster.segment_keys() == []
+
+
 def test_two_nodes_may_delete_the_same_topic() -> None:
     cluster = TieredCluster(2)
     cluster.write(30)

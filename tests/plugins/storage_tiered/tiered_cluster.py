@@ -108,6 +108,12 @@ class NodeMetadata:
         self.soon()
         return waiter
 
+    async def led_catalogs(self) -> list[RemoteLogCatalog]:
+        """The first node leads all metadata."""
+        return (
+            [self._catalog] if self._topic.readers[0] is self and self._catalog.since_ms is not None else []
+        )
+
     def append(self, change: Change) -> Completion[None]:
         done: Completion[None] = Completion()
 
@@ -145,6 +151,7 @@ class TieredNode:
             data_dir="/data",
             local_partitions=self,
             log=lambda _: self.events,
+            metadata=SimpleNamespace(image=cluster),
         )
         store = SimulatedStore(self.runtime, cluster.bucket)
         self.metadata = NodeMetadata(cluster.metadata, self.runtime)
@@ -265,6 +272,8 @@ class TieredCluster:
         self.bucket = SimulatedBucket()
         self.metadata = MetadataTopic(self.loop)
         self.leader_epoch = 0
+        self.is_topic_gone = False
+        """The image has lost the topic."""
         self.last_stable_offset: int | None = None
         self.written = 0
         """Batches written so far."""
@@ -273,6 +282,10 @@ class TieredCluster:
         for node in self.nodes:
             node.runtime.run(node.start())
         self.advance(100)
+
+    def topic_by_id(self, topic_id: bytes) -> object | None:
+        """As ``ClusterImage.topic_by_id``."""
+        return None if self.is_topic_gone else self
 
     def advance(self, ms: float) -> None:
         self.leader.runtime.advance(ms)

@@ -34,7 +34,7 @@ class ReadWait:
 
     __slots__ = ("partition", "ready", "target")
 
-    def __init__(self, partition: TopicIdPartition) -> None:
+    def __init__(self, partition: TopicIdPartition | None) -> None:
         self.partition = partition
         self.ready: Completion[None] = Completion()
         self.target: int | None = None
@@ -44,6 +44,8 @@ class ReadWait:
 class Append(NamedTuple):
     """Callers that wait until one record is read back."""
 
+    key: Key
+    """The partition that it is about."""
     callers: list[Completion[None]]
     read_back: Completion[None]
     """Completes before the callers', whatever the outcome is."""
@@ -96,13 +98,9 @@ class MetadataPartition:
         if gone is not None and not gone.ready.done:
             gone.ready.fail(reason)
         for wait in self._refreshes:
-            if key_of(wait.partition) == key_of(partition):
+            if wait.partition is not None and key_of(wait.partition) == key:
                 wait.ready.fail(reason)
         self._refreshes = [wait for wait in self._refreshes if not wait.ready.done]
-
-    def assigned(self) -> list[TopicIdPartition]:
-        """Returns the partitions that are assigned."""
-        return [member.partition for member in self._assigned.values()]
 
     def catalog(self, partition: TopicIdPartition) -> RemoteLogCatalog:
         """Returns the catalog of a partition, as far as it was read."""
@@ -116,11 +114,17 @@ class MetadataPartition:
         member = self._assigned.get(key_of(partition))
         return None if member is None else member.ready
 
-    def refresh(self, partition: TopicIdPartition) -> Completion[None]:
-        """Complete once everything is read that there is now."""
+    def refresh(self, partition: TopicIdPartition | None = None) -> Completion[None]:
+        """Complete once everything is read that there is now. Fails if ``partition`` leaves before."""
         wait = ReadWait(partition)
         self._refreshes.append(wait)
         return wait.ready
+
+    def abandon(self, reason: BrokerError) -> None:
+        """Nothing reads it any more: what waits for its end fails."""
+        refreshes, self._refreshes = self._refreshes, []
+        for wait in refreshes:
+            wait.ready.fail(reason)
 
     # Reading
 

@@ -46,6 +46,7 @@ from blumfeld_storage_tiered.catalog.segment import Change, TopicIdPartition
 from blumfeld_storage_tiered.metadata_topic.metadata_partition import (
     Append,
     MetadataPartition,
+    key_of,
     settle,
 )
 from blumfeld_storage_tiered.metadata_topic.snapshot_file import (
@@ -121,6 +122,8 @@ class RemoteLogMetadata:
         """The topic, as of the last delta."""
         self._partitions: dict[int, MetadataPartition] = {}
         self._watchers: list[Watcher] = []
+        self._led: set[int] = set()
+        """Metadata partitions that this node leads. It reads them all."""
         self._readers: set[int] = set()
         """Nodes that a task reads from. A partition that is led here has a task of its own."""
         self._bells: dict[int, _Bell] = {}
@@ -186,15 +189,42 @@ class RemoteLogMetadata:
             ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{partition.topic} has no replica here any more"
         )
         metadata.unassign(partition, gone)
-        if not len(metadata):
-            del self._partitions[metadata.index]
-            metadata.leader = -1
-            self._fail_appends(metadata, gone)
-            if self._is_started:
-                self._left.append(metadata)
-                self._spawn(partial(self._save_left, metadata), "save remote log metadata")
+        if metadata.ready(partition) is None:
+            self._fail_appends(metadata, gone, partition)
+        self._leave(metadata)
+
+    def _leave(self, metadata: MetadataPartition) -> None:
+        """Read a metadata partition no more, if nothing needs it."""
+        if len(metadata) or metadata.index in self._led:
+            return
+        del self._partitions[metadata.index]
+        metadata.leader = -1
+        metadata.abandon(BrokerError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "its metadata is led elsewhere now"))
+        if self._is_started:
+            self._left.append(metadata)
+            self._spawn(partial(self._save_left, metadata), "save remote log metadata")
+        if metadata.index in self._bells:
+            self._bells[metadata.index].ring()
+
+    async def led_catalogs(self) -> list[RemoteLogCatalog]:
+        """Returns the catalogs of all partitions, assigned or not, whose metadata this node leads, with all that is
+        committed now. So each partition of the cluster is known to one node, also if its topic is gone.
+
+        :raises BrokerError: the lead of one of them goes to another node meanwhile
+        """
+        led = [metadata for metadata in self._partitions.values() if metadata.index in self._led]
+        for metadata in led:
+            refreshed = metadata.refresh()
             if metadata.index in self._bells:
                 self._bells[metadata.index].ring()
+            await refreshed
+        node_id = self._composition.node_id
+        return [
+            catalog
+            for metadata in led
+            if metadata.leader == node_id
+            for catalog in metadata.catalogs.values()
+        ]
 
     def catalog(self, partition: TopicIdPartition) -> RemoteLogCatalog:
         """Returns the catalog of an assigned partition, as far as it was read. Ask anew each time: it may be replaced.
@@ -268,7 +298,7 @@ class RemoteLogMetadata:
         if value in metadata.appends:
             metadata.appends[value].callers.append(done)
         else:
-            metadata.appends[value] = append = Append([done], Completion())
+            metadata.appends[value] = append = Append(key_of(change.partition), [done], Completion())
             self._spawn(partial(self._write, metadata, value, append), "write remote log metadata")
         return done
 
@@ -325,9 +355,13 @@ class RemoteLogMetadata:
             append.read_back.complete(None)
             settle(append.callers, error)
 
-    def _fail_appends(self, metadata: MetadataPartition, error: BrokerError) -> None:
-        for value in list(metadata.appends):
-            self._fail_append(metadata, value, error)
+    def _fail_appends(
+        self, metadata: MetadataPartition, error: BrokerError, partition: TopicIdPartition | None = None
+    ) -> None:
+        """Fail the appends of a partition, or all."""
+        for value, append in list(metadata.appends.items()):
+            if partition is None or append.key == key_of(partition):
+                self._fail_append(metadata, value, error)
 
     # Reading
 
@@ -379,6 +413,7 @@ class RemoteLogMetadata:
         topic = self._topic.image()
         if topic is not None and self._topic_id and topic.topic_id != self._topic_id:
             self._made_again(topic.topic_id)
+        self._take_led(topic)
         for metadata in self._partitions.values():
             image = self._image_of(metadata.index)
             leader = -1 if image is None or not metadata.is_loaded else image.leader
@@ -393,6 +428,21 @@ class RemoteLogMetadata:
                 self._spawn(partial(self._read_from, leader), f"read remote log metadata of node {leader}")
         for bell in self._bells.values():
             bell.ring()
+
+    def _take_led(self, topic: TopicImage | None) -> None:
+        """Read what this node leads, and let go of what it led and nothing else needs."""
+        before = self._led
+        partitions = {} if topic is None else topic.partitions
+        self._led = {
+            index
+            for index, image in partitions.items()
+            if image.leader == self._composition.node_id and index < self._settings.num_partitions
+        }
+        for index in sorted(self._led - self._partitions.keys()):
+            metadata = self._partitions[index] = MetadataPartition(index)
+            self._begin(metadata)
+        for index in sorted(before - self._led):
+            self._leave(self._partitions[index])
 
     def _made_again(self, topic_id: bytes) -> None:
         self._events.error(

@@ -28,6 +28,11 @@ from blumfeld_storage_tiered.stores.claimed import ClaimedStore
 from blumfeld_storage_tiered.tasks.deletion import delete_partition, delete_segments, sleep
 from blumfeld_storage_tiered.tasks.led_partition import LedPartition
 
+LEFT_INTERVAL_MS = 600_000
+"""Pause between two searches for partitions whose topics are gone."""
+LEFT_GRACE_MS = 3_600_000
+"""Time for which a topic must be absent from the image before its segments are deleted by a search."""
+
 
 class Tiering:
     """The tiering of one node. Made with the storage, it starts with it, and works once the broker serves.
@@ -80,6 +85,7 @@ class Tiering:
         self._known: set[TopicIdPartition] = set()
         """Partitions that had a tiered log on this node since its start."""
         self._deletions: dict[Task, None] = {}
+        self._search: Task | None = None
 
     async def start(self, cluster_id: str) -> None:
         """Check the store, and empty the cache. The broker doesn't serve yet.
@@ -100,6 +106,7 @@ class Tiering:
         self.partitions = composition.local_partitions
         await self.metadata.start()
         self.partitions.watch_leadership(self)
+        self._search = self.runtime.spawn(self._search_left_topics(), "search for topics that are gone")
 
     def halt(self) -> None:
         """End all work, and begin none."""
@@ -109,6 +116,8 @@ class Tiering:
         self._work.clear()
         for task in self._deletions:
             task.cancel()
+        if self._search is not None:
+            self._search.cancel()
 
     async def stop(self) -> None:
         """End all work, and let go of the store. Legal at any time."""
@@ -162,6 +171,30 @@ class Tiering:
             await deletion
         finally:
             self.metadata.unassign(partition)
+
+    async def _search_left_topics(self) -> None:
+        """Delete partitions whose topics are gone: their last leaders may have died before they had deleted them.
+
+        The leader of their metadata does it, so each has one node. It waits, because its image may be behind.
+        """
+        gone_since_ms: dict[TopicIdPartition, float] = {}
+        while True:
+            await sleep(self.runtime, LEFT_INTERVAL_MS)
+            try:
+                catalogs = await self.metadata.led_catalogs()
+            except BrokerError:
+                continue  # an election; the next search finds them
+            topic_by_id, now_ms = self._composition.metadata.image.topic_by_id, self.runtime.monotonic_ms()
+            gone = [c.partition for c in catalogs if topic_by_id(c.partition.topic_id) is None]
+            gone_since_ms = {partition: gone_since_ms.get(partition, now_ms) for partition in gone}
+            for partition, since_ms in gone_since_ms.items():
+                if now_ms - since_ms >= LEFT_GRACE_MS:
+                    self.events.info(
+                        "deleting what is left of a topic",
+                        partition=f"{partition.topic}-{partition.partition}",
+                    )
+                    self._delete(partition, whole=True)
+                    gone_since_ms[partition] = now_ms  # should it fail with this node, another hour passes
 
     # LeadershipWatcher
 

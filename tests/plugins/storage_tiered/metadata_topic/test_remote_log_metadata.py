@@ -299,18 +299,33 @@ def test_a_snapshot_is_written_now_and_then(node: OneNode) -> None:
     assert again.serves()
 
 
-@pytest.mark.parametrize("stops_at_once", [True, False])
-def test_a_snapshot_is_written_when_the_last_partition_leaves(node: OneNode, stops_at_once: bool) -> None:
-    """A node that stops closes its logs first."""
+def test_a_snapshot_is_written_when_a_node_stops_that_has_closed_its_logs(node: OneNode) -> None:
     node.append(SEGMENT, FINISHED)
     node.metadata.unassign(AT)
-    if stops_at_once:
-        node.stop()
-    else:
-        node.settle()
+    node.stop()
     again, offsets = restarted(node)
     assert offsets == []
     assert again.serves()
+
+
+def test_a_snapshot_is_written_when_nothing_here_needs_the_metadata_any_more(node: OneNode) -> None:
+    node.append(SEGMENT, FINISHED)
+    node.metadata.unassign(AT)
+    files, path = node.broker.runtime.files, f"/data/remote-log-metadata/partition-{INDEX}.snapshot"
+    node.settle()
+    assert not files.exists(path), "this node leads the metadata"
+    node.broker.change_partition(REMOTE_LOG_METADATA_TOPIC, INDEX, replicas=(NODE, 2), leader=2, epoch=1)
+    node.settle()
+    assert files.exists(path)
+
+
+def test_the_leader_of_metadata_knows_partitions_that_it_has_no_replica_of(node: OneNode) -> None:
+    node.append(SEGMENT, FINISHED)
+    node.metadata.unassign(AT)
+    [catalog] = node.broker.runtime.run(node.metadata.led_catalogs())
+    assert (catalog.partition, len(catalog)) == (AT, 1)
+    node.broker.change_partition(REMOTE_LOG_METADATA_TOPIC, INDEX, replicas=(NODE, 2), leader=2, epoch=1)
+    assert node.broker.runtime.run(node.metadata.led_catalogs()) == []
 
 
 def flipped(data: bytes) -> bytes:
@@ -363,11 +378,11 @@ def test_records_that_are_gone_from_the_topic_are_read_anew_from_its_start(
     node.append(SEGMENT, FINISHED)
     node.stop()
     local = node.broker.broker.local_partitions
-    ends = local.ends(META)
+    ends_of, ends = local.ends, local.ends(META)
     answers = [
         replace(ends, log_end_offset=1, high_watermark=1)
     ]  # once: an unclean election, then new records
-    monkeypatch.setattr(local, "ends", lambda _: answers.pop() if answers else ends)
+    monkeypatch.setattr(local, "ends", lambda at: answers.pop() if answers and at == META else ends_of(at))
     again, offsets = restarted(node)
     assert offsets[0] == 0
     assert "is gone from its topic" in str(node.broker.log.events)
