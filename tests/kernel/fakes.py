@@ -28,6 +28,7 @@ from blumfeld.spi.hooks import Composition, CompositionRefused, Feature, Metric,
 from blumfeld.spi.replication import Replication
 from blumfeld.spi.security import Authorizer
 from blumfeld.spi.storage import LogStorage, PartitionLog, SegmentedLog, SeveralDirectories
+from blumfeld.spi.tiering import TieringStorage
 from blumfeld.spi.transport import Listener, Transport
 from blumfeld.wire.messages.create_topics import CreateTopicsRequest
 from tests.metadata.acl_section import AclSection, CreateAcls
@@ -125,6 +126,11 @@ class FakeStorage(FakePart):
 @with_the_rest_of(SeveralDirectories)
 class FakeStorages(FakeStorage):
     """In several directories."""
+
+
+@with_the_rest_of(TieringStorage)
+class FakeTiering(FakeStorage):
+    """With a part elsewhere."""
 
 
 @with_the_rest_of(ClusterMetadata)
@@ -386,6 +392,9 @@ class PLUGINS:
     net_fake = NetFake
     storage_fake = StorageFake
     storages_fake = storage(lambda composition: FakeStorages("storage", composition.options))
+    tiering_fake = type("TieringFake", (storage(lambda _: FakeTiering("storage")),), {"tiers": True})
+    tiers_without_saying_so = storage(lambda _: FakeTiering("storage"))
+    says_that_it_tiers = type("SaysThatItTiers", (StorageFake,), {"tiers": True})
     storage_wrap = storage(wrapping, WrapOptions)
     consensus_fake = plugin("consensus", "blumfeld_make_consensus", lambda _: FakeConsensus("consensus"))
     replication_fake = ReplicationFake

@@ -17,7 +17,16 @@ from blumfeld.kernel.watching.event_log import EventLogs
 from blumfeld.plugging.errors import ManifestError
 from blumfeld.spi.transport import Listener
 from blumfeld.wire.errors import PluginContractError
-from tests.kernel.fakes import FREE_PORT, JOURNAL, FakeBroker, Rendered, plan_of, silent_logs
+from tests.kernel.fakes import (
+    FREE_PORT,
+    JOURNAL,
+    FakeBroker,
+    Rendered,
+    complaints,
+    described,
+    plan_of,
+    silent_logs,
+)
 
 STARTED = [
     "storage started",
@@ -353,6 +362,8 @@ def test_a_wrapping_storage_finds_the_inner_one(tmp_path: Path) -> None:
             "compacts_nothing",
             r"compacts is true, and its log_class FakeLogInOne is no SegmentedLog.*no compact",
         ),
+        ("tiers_without_saying_so", "tiers is False in the plug-in's class, and its storage has a log_with"),
+        ("says_that_it_tiers", "tiers is True in the plug-in's class, and its storage has no log_with"),
         ("misspelled", "blumfeld_node_startet is no hook .did you mean blumfeld_node_started"),
         ("unmarked", "plug-in unmarked: blumfeld_node_started is not marked with hookimpl"),
     ],
@@ -369,6 +380,21 @@ def test_a_plugin_can_refuse_a_composition(tmp_path: Path) -> None:
         with_node(plan_of("storage.plugin=refuses", data_dir=tmp_path), never)
     said = "m.toml: node.data_dirs: found 2 directories; allowed: one: it keeps one file (plug-in refuses)"
     assert str(caught.value) == said
+
+
+def test_keys_of_tiered_storage_have_their_effect_where_the_storage_tiers(tmp_path: Path) -> None:
+    keys = "remote.list.offsets.request.timeout.ms", "remote.log.storage.system.enable"
+    for storage, tiers in (("tiering_fake", True), ("storage_fake", False)):
+        overrides = (f"storage.plugin={storage}", f'config."{keys[0]}"=5')
+        plan = plan_of(*overrides, data_dir=tmp_path)
+        assert plan.config.bool(keys[1]) is tiers
+        assert (
+            f"{keys[0]} " in described(plan).partition("configuration without effect here")[2]
+        ) is not tiers
+        said = complaints(*overrides, f'config."{keys[1]}"=true')
+        assert said == [
+            f'm.toml: config."{keys[1]}": found true; allowed: nothing here: say it in storage.plugin'
+        ]
 
 
 def test_several_directories_need_a_storage_that_can_have_them(tmp_path: Path) -> None:
