@@ -44,11 +44,13 @@ NAME_TOO_LONG = 36
 
 _STATUS = re.compile(r"status code: (\d{3})")
 _CODE = re.compile(r"<Code>(\w{1,80})</Code>")
-_MESSAGE = re.compile(r"<Message>([^<]{1,200})</Message>")
+_MESSAGE = re.compile(r"<Message>([^<\n]{1,200})")
 _SYSTEM = re.compile(r"\(os error (\d+)\)")
 _FOLDER = re.compile(r"\(os error 2[01]\)|Is a directory|Not a directory")
 _QUERY = re.compile(r"\?[^\s\"'>)]*")
-_NO_RANGE = re.compile(r"status code: 416|[Rr]ange (?:was invalid|starting at|Not Satisfiable)|Invalid range")
+_NO_RANGE = re.compile(
+    r"status code: 416|[Rr]ange (?:was invalid|starting at|Not Satisfiable)|Invalid range|\"bytes 0--1/0\""
+)
 _METADATA_SERVICE = re.compile(r"/latest/api/token|/latest/meta-data|/computeMetadata/|/metadata/identity")
 
 

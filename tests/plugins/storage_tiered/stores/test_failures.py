@@ -21,7 +21,7 @@ from blumfeld.spi.object_store import (
     StoreUnavailableError,
 )
 from blumfeld_kit.fakes.real_time import RealTimeRuntime
-from blumfeld_storage_tiered.stores.failures import store_error
+from blumfeld_storage_tiered.stores.failures import is_behind_the_end, store_error
 from blumfeld_storage_tiered.stores.opening import open_store
 from blumfeld_storage_tiered.stores.options import RequestOptions, S3Options, StoreOptions
 from tests.everyday import for_each
@@ -192,6 +192,23 @@ def test_a_cancelled_call_ends_at_once_and_the_store_can_be_used_again(
 )
 def test_a_folder_that_may_not_be_changed_is_denied(text: str) -> None:
     assert type(store_error(OSError(text), "put", "a", "x")) is StoreDeniedError
+
+
+def test_a_range_of_an_empty_object_is_empty_whatever_a_server_says_of_it() -> None:
+    """Amazon answers 416; an emulator of Azure answers 206 with a range that is none."""
+    emulator = 'Generic MicrosoftAzure error: Failed to parse value for CONTENT_RANGE header: "bytes 0--1/0"'
+    for text in ("Server returned non-2xx status code: 416 Range Not Satisfiable", emulator):
+        assert is_behind_the_end(OSError(text))
+    assert not is_behind_the_end(OSError("Server returned non-2xx status code: 404 Not Found"))
+
+
+def test_a_message_of_several_lines_is_told_by_its_first() -> None:
+    text = "status code: 404 Not Found: <Code>ContainerNotFound</Code><Message>no container\nRequestId:1</Message>"
+    error = store_error(FileNotFoundError(text), "put", "a", "x")
+    assert type(error) is StoreMisconfiguredError
+    assert str(error).startswith(
+        "put a in x: status 404 ContainerNotFound (no container); the bucket must exist"
+    )
 
 
 def test_a_signature_in_a_url_is_left_out() -> None:
