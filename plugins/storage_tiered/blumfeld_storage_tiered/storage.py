@@ -27,6 +27,10 @@ class TieredStorage:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._local, name)
 
+    def promise(self) -> str:
+        """Return the local storage's promise: an ack never waits for the store."""
+        return f"{self._local.promise()}; sealed segments of tiered topics are copied to {self._tiering.shown} later"
+
     async def start(self, cluster_id: str, node_id: int) -> None:
         """Start the local storage, then what reads the store.
 

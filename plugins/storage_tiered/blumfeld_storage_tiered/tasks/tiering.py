@@ -74,7 +74,7 @@ class Tiering:
             config.int("remote.log.manager.expiration.thread.pool.size")
         )
         self._composition = composition
-        self._shown = shown
+        self.shown = shown
         self._copy_pace = _pace(composition, "copy")
         self._fetch_pace = _pace(composition, "fetch")
         self._logs: dict[TopicPartition, TieredLog] = {}
@@ -95,7 +95,7 @@ class Tiering:
         try:
             await self._store.claim(cluster_id)
         except StoreUnavailableError as error:
-            self.events.warning("store unavailable", store=self._shown, error=str(error))
+            self.events.warning("store unavailable", store=self.shown, error=str(error))
         except StoreError as error:
             raise OSError(str(error)) from None
         self.uploads = SegmentUpload(self.runtime, self._store, cluster_id)
