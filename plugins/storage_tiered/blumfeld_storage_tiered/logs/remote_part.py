@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from typing import Any, Protocol, TypeVar
 
 from blumfeld.log.checkpoints import MalformedFile
@@ -62,6 +62,15 @@ class RemotePart:
         self._aux = aux
         self._reads = RemoteReads(node.runtime, node.source, self)
         self._works: dict[Task, None] = {}
+        self._epochs_read = b""
+        self._entries: Sequence[EpochEntry] = ()
+
+    def entries(self) -> Sequence[EpochEntry]:
+        """Return the entries of :meth:`epochs`. They are decoded once: every read asks for them several times."""
+        data = self._aux.read(FILE_NAME) or b""
+        if data != self._epochs_read:
+            self._epochs_read, self._entries = data, LeaderEpochCache.decode(data, FILE_NAME).entries
+        return self._entries
 
     def epochs(self) -> LeaderEpochCache:
         """Return the leader epochs of the whole log, as far as they have sealed segments."""
@@ -80,21 +89,21 @@ class RemotePart:
     def copied_end_offset(self, local_start_offset: int) -> int:
         """The offset up to which the store has all from the local start on; -1 as long as that isn't known."""
         catalog = self._node.catalog(self.partition)
-        return -1 if catalog is None else catalog.served_end_offset(local_start_offset, self.epochs().entries)
+        return -1 if catalog is None else catalog.served_end_offset(local_start_offset, self.entries())
 
     # History
 
     def find(self, offset: int) -> Served | None:
         """As ``History.find``."""
-        return self.catalog().find(offset, self.epochs().entries)
+        return self.catalog().find(offset, self.entries())
 
     def lineage(self, offset: int) -> Iterator[Served]:
         """As ``History.lineage``."""
-        return self.catalog().lineage(self.epochs().entries, offset)
+        return self.catalog().lineage(self.entries(), offset)
 
     def next_with_transactions(self, offset: int) -> RemoteSegment | None:
         """As ``History.next_with_transactions``."""
-        return self.catalog().next_with_transactions(offset, self.epochs().entries)
+        return self.catalog().next_with_transactions(offset, self.entries())
 
     # Reads
 
