@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 
 from confluent_kafka import Producer
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
 from tests.examples.stranger import EXAMPLES, Stranger
 

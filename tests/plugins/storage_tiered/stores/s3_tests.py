@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
 import pytest
+from confluent_kafka import Consumer, Producer
+from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
 from blumfeld.spi.object_store import ObjectStore, StoreDeniedError, StoreMisconfiguredError
+from blumfeld.testing import EmbeddedBroker
 from blumfeld_kit import ObjectStoreContract
 from blumfeld_kit.fakes.real_time import RealTimeRuntime
 from blumfeld_kit.fakes.runtime import FakeRuntime
@@ -109,3 +113,48 @@ class S3Tests(ObjectStoreContract):
         assert stored.is_whole
         runtime.run(segments.delete(stored.name))
         assert runtime.run(collect(store.list(""))) == []
+
+
+def check_a_consumer_reads_everything(server: S3Server, network: str, folder: Path) -> None:
+    """A broker whose old segments lie in the server alone gives a consumer all of them, each record once.
+
+    :param network: the transport, and so the loop that obstore wakes up
+    """
+    options = {
+        "store": f"s3://{BUCKET}/{network}",
+        "s3": {"endpoint": server.endpoint, "region": "us-east-1"},
+    }
+    config = {"remote.log.manager.task.interval.ms": 100, "log.retention.check.interval.ms": 200}
+    config["log.initial.task.delay.ms"] = 100
+    topic = {"remote.storage.enable": "true", "segment.bytes": str(1 << 20), "local.retention.bytes": "1"}
+    values = [b"%d:" % n + bytes(200_000) for n in range(30)]
+    with EmbeddedBroker(
+        storage="storage_tiered",
+        storage_options=options,
+        config=config,
+        data_dir=str(folder),
+        manifest={"network": {"plugin": network}},
+    ) as broker:
+        admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
+        (made,) = admin.create_topics([NewTopic("ticks", 1, 1, config=topic)]).values()
+        made.result(20)
+        producer = Producer({"bootstrap.servers": broker.bootstrap_servers})
+        for value in values:
+            producer.produce("ticks", value)
+            assert producer.flush(20) == 0
+        deadline = time.monotonic() + 60
+        while len(list((folder / "ticks-0").glob("*.log"))) > 1:
+            assert time.monotonic() < deadline, sorted((folder / "ticks-0").iterdir())
+            time.sleep(0.05)
+        consumer = Consumer(
+            {"bootstrap.servers": broker.bootstrap_servers, "group.id": "g", "auto.offset.reset": "earliest"}
+        )
+        consumer.subscribe(["ticks"])
+        consumed: list[bytes | None] = []
+        while len(consumed) < len(values):
+            message = consumer.poll(30)
+            assert message is not None, len(consumed)
+            assert message.error() is None, message.error()
+            consumed.append(message.value())
+        consumer.close()
+    assert consumed == values

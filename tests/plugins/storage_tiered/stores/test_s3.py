@@ -5,10 +5,16 @@ from __future__ import annotations
 
 import urllib.request
 from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
 
 import pytest
 
-from tests.plugins.storage_tiered.stores.s3_tests import BUCKET, S3Server, S3Tests
+from tests.plugins.storage_tiered.stores.s3_tests import (
+    BUCKET,
+    S3Server,
+    S3Tests,
+    check_a_consumer_reads_everything,
+)
 
 pytest.importorskip("moto", reason="moto isn't installed: make setup")
 pytest.importorskip("flask_cors", reason="flask-cors isn't installed: make setup")
@@ -31,6 +37,14 @@ def server() -> Iterator[S3Server]:
         urllib.request.urlopen(request).close()
         yield S3Server(endpoint, "AKIATEST", "secret")
         threaded.stop()
+
+
+def test_a_consumer_reads_segments_that_only_the_server_has(
+    server: S3Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", server.key)
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", server.secret)
+    check_a_consumer_reads_everything(server, "net_asyncio", tmp_path)
 
 
 class TestMoto(S3Tests):

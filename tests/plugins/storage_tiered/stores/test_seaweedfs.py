@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -11,7 +12,13 @@ from blumfeld_kit.fakes.real_time import RealTimeRuntime
 from blumfeld_storage_tiered.stores.checking import check_store
 from blumfeld_storage_tiered.stores.opening import open_store
 from campaigns.object_store.seaweedfs import INSTALL, Server, seaweedfs, weed
-from tests.plugins.storage_tiered.stores.s3_tests import BUCKET, S3Server, S3Tests
+from tests.plugins.net_uring.ring_tools import needs_ring
+from tests.plugins.storage_tiered.stores.s3_tests import (
+    BUCKET,
+    S3Server,
+    S3Tests,
+    check_a_consumer_reads_everything,
+)
 
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(weed() is None, reason=f"no S3 server: {INSTALL}")]
 
@@ -27,6 +34,15 @@ def seaweed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 def server(seaweed: Server) -> S3Server:
     """The same, as the tests want it."""
     return S3Server(seaweed.endpoint, seaweed.key, seaweed.secret)
+
+
+@pytest.mark.parametrize("network", ["net_asyncio", pytest.param("net_uring", marks=needs_ring)])
+def test_a_consumer_reads_segments_that_only_the_server_has(
+    server: S3Server, network: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", server.key)
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", server.secret)
+    check_a_consumer_reads_everything(server, network, tmp_path)
 
 
 class TestSeaweedFS(S3Tests):
