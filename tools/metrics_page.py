@@ -10,12 +10,14 @@ from __future__ import annotations
 import urllib.request
 from collections.abc import Iterator, Mapping
 from functools import cache
+from types import SimpleNamespace
 
 from prometheus_client import Metric as Family
 from prometheus_client.parser import text_string_to_metric_families
 
 from blumfeld.testing import EmbeddedBroker
 from blumfeld_bench.drivers.wire_client import WireClient
+from blumfeld_storage_tiered.tasks.gauges import gauges
 
 INTRODUCTION = """\
 # Metrics
@@ -29,6 +31,15 @@ A counter begins at 0 with each start of the process. A name ends with its unit.
 of values: the APIs of the protocol, the listeners of the node, the topics that it hosts.
 
 [monitoring/](monitoring/README.md) has a dashboard for Grafana and alert rules for Prometheus.
+"""
+
+TIERED = """
+## With tiered storage
+
+What `storage_tiered` adds. A topic has its samples on the nodes that lead its partitions.
+
+| metric | kind | labels | meaning |
+|---|---|---|---|
 """
 
 LAG = """
@@ -138,6 +149,32 @@ MBEANS = (
     ),
     ("java.lang:type=Memory: HeapMemoryUsage", "`blumfeld_process_resident_memory_bytes`"),
     ("java.lang:type=GarbageCollector", "`blumfeld_loop_lag_seconds` has its pauses"),
+    *(
+        (f"{TOPICS}Remote{kafkas}", f"`blumfeld_topic_remote_{ours}`")
+        for kafkas, ours in (
+            ("CopyBytesPerSec", "copy_bytes_total"),
+            ("CopyRequestsPerSec", "copy_requests_total"),
+            ("CopyErrorsPerSec", "copy_errors_total"),
+            ("CopyLagBytes", "copy_lag_bytes"),
+            ("CopyLagSegments", "copy_lag_segments"),
+            ("FetchBytesPerSec", "fetch_bytes_total"),
+            ("FetchRequestsPerSec", "fetch_requests_total"),
+            ("FetchErrorsPerSec", "fetch_errors_total"),
+            ("DeleteRequestsPerSec", "delete_requests_total"),
+            ("DeleteErrorsPerSec", "delete_errors_total"),
+            ("DeleteLagBytes", "delete_lag_bytes"),
+            ("DeleteLagSegments", "delete_lag_segments"),
+            ("LogSizeBytes", "log_bytes"),
+            ("LogMetadataCount", "log_segments"),
+        )
+    ),
+    (f"{TOPICS}BuildRemoteLogAuxStateRequestsPerSec", "`blumfeld_topic_remote_build_state_requests_total`"),
+    (f"{TOPICS}BuildRemoteLogAuxStateErrorsPerSec", "`blumfeld_topic_remote_build_state_errors_total`"),
+    (
+        "org.apache.kafka.storage.internals.log:type=RemoteStorageThreadPool,name=RemoteLogReaderTaskQueueSize",
+        "`blumfeld_remote_reads_waiting`",
+    ),
+    (f"{SERVER}DelayedRemoteFetchMetrics,name=ExpiresPerSec", "`blumfeld_remote_fetches_expired_total`"),
     (f"{SERVER}app-info: version", "`blumfeld_build_info`"),
 )
 """Kafka's MBean → the metric here."""
@@ -156,6 +193,8 @@ def page() -> list[str]:
         "| metric | kind | labels | meaning |",
         "|---|---|---|---|",
         *sorted(_rows(*measured())),
+        TIERED.rstrip(),
+        *sorted(_tiered_rows()),
         LAG.rstrip(),
         *sorted(_rows(lag_scraped(), WITHOUT_SAMPLES)),
         KAFKA.rstrip(),
@@ -195,6 +234,12 @@ def _rows(text: str, labels: Mapping[str, tuple[str, ...]]) -> Iterator[str]:
         name = f"{family.name}_total" if family.type == "counter" else family.name
         shown = ", ".join(f"`{label}`" for label in sorted({*labels.get(name, ()), *_labels(family)}))
         yield f"| `{name}` | {family.type} | {shown} | {family.documentation} |"
+
+
+def _tiered_rows() -> Iterator[str]:
+    for metric in gauges(SimpleNamespace(cache=None)):  # type: ignore[arg-type]  # nothing is read
+        shown = ", ".join(f"`{label}`" for label in metric.labels)
+        yield f"| `{metric.name}` | {metric.kind} | {shown} | {metric.help} |"
 
 
 def _labels(family: Family) -> set[str]:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated
 
 import msgspec
 
 from blumfeld.spi.cluster import TopicImage
-from blumfeld.spi.hooks import Composition, CompositionRefused, hookimpl
+from blumfeld.spi.hooks import Composition, CompositionRefused, Metric, hookimpl
 from blumfeld.spi.storage import LogStorage
 from blumfeld_storage_tiered.metadata_topic.remote_log_metadata import RemoteLogMetadata
 from blumfeld_storage_tiered.metadata_topic.topic import MetadataTopicSettings
@@ -21,6 +22,7 @@ from blumfeld_storage_tiered.stores.options import (
     StoreOptions,
 )
 from blumfeld_storage_tiered.stores.urls import StoreRefusedError, shown_url
+from blumfeld_storage_tiered.tasks.gauges import gauges
 from blumfeld_storage_tiered.tasks.tiering import Tiering
 
 METADATA_FOLDER = "remote-log-metadata"
@@ -67,6 +69,11 @@ class Plugin:
         metadata = RemoteLogMetadata(composition, options.metadata_topic, directory)
         self._made = Tiering(composition, store, metadata, options.cache_bytes, shown_url(options.store))
         return TieredStorage(composition.local_storage, self._made)
+
+    @hookimpl
+    def blumfeld_metrics(self) -> Sequence[Metric]:
+        """Copies, reads and deletions by topic, the cache, and the requests to the store."""
+        return () if self._made is None else gauges(self._made)
 
     @hookimpl
     def blumfeld_node_started(self, composition: Composition) -> None:

@@ -71,6 +71,7 @@ class SegmentBytes:
         self._pace = pace
         self._slots = asyncio.Semaphore(requests_max)
         self._pending = 0
+        self._requests_max = requests_max
         self._pending_max = requests_max + waiting_max
         self._chunk_bytes = chunk_bytes
         self._windows: OrderedDict[tuple[bytes, int], int] = OrderedDict()
@@ -81,6 +82,11 @@ class SegmentBytes:
         self.bytes_read = 0
         """Bytes that the store gave."""
         self.requests = 0
+
+    @property
+    def waiting(self) -> int:
+        """Requests that wait for others to end."""
+        return max(0, self._pending - self._requests_max)
 
     # Logs
 

@@ -20,11 +20,15 @@ from blumfeld.spi.tiering import LogStartState, RemoteRead
 from blumfeld.wire.errors import BrokerError, ErrorCode
 from blumfeld_storage_tiered.cache.segment_bytes import RemoteFiles, SegmentBytes
 from blumfeld_storage_tiered.catalog.catalog import RemoteLogCatalog, Served
+from blumfeld_storage_tiered.catalog.counts import Counts
 from blumfeld_storage_tiered.catalog.segment import RemoteSegment, TopicIdPartition
 from blumfeld_storage_tiered.logs.remote_reads import RemoteReads
 from blumfeld_storage_tiered.objects.names import SegmentFile
 
 T = TypeVar("T")
+
+FAILURES = (StoreError, BrokerError, CorruptIndex, MalformedFile, OSError)
+"""What may end a read."""
 
 
 class RemoteReading(Protocol):
@@ -34,6 +38,7 @@ class RemoteReading(Protocol):
     events: EventLog
     repeated: RepeatedEvents
     source: SegmentBytes
+    counts: Counts
 
     def catalog(self, partition: TopicIdPartition) -> RemoteLogCatalog | None:
         """Return what the store has of a partition; ``None`` as long as that isn't known."""
@@ -112,16 +117,28 @@ class RemotePart:
         into the cache all the same, so a later fetch finds it."""
         nothing = LogRead([], 0, offset)
 
+        counts = self._node.counts.of(self.partition.topic)
+        counts.fetches += 1
+
         async def read() -> LogRead:
-            found = await self._reads.read(offset, bytes_max, minimum_one_batch)
-            if found is None:
-                raise BrokerError(ErrorCode.KAFKA_STORAGE_ERROR, f"no remote segment has offset {offset}")
+            try:
+                found = await self._reads.read(offset, bytes_max, minimum_one_batch)
+                if found is None:
+                    raise BrokerError(ErrorCode.KAFKA_STORAGE_ERROR, f"no remote segment has offset {offset}")
+            except FAILURES:
+                counts.fetch_errors += 1
+                raise
+            counts.fetched_bytes += found.size_bytes
             return found
+
+        def expire() -> None:
+            self._node.counts.expired_fetches += 1
+            outcome.give_up()
 
         outcome = _Read(nothing)
         outcome.task = self._start(read, outcome)
         if not outcome.done:
-            timer = self._node.runtime.call_later(self._node.fetch_wait_ms(), outcome.give_up)
+            timer = self._node.runtime.call_later(self._node.fetch_wait_ms(), expire)
             outcome.when_done(lambda _: timer.cancel())
         return outcome
 
@@ -151,7 +168,17 @@ class RemotePart:
 
     def state_at(self, offset: int, leader_epoch: int) -> Completion[LogStartState]:
         """As ``TieredLog.state_at``."""
-        return self._looks(lambda: self._state_at(offset, leader_epoch))
+        counts = self._node.counts.of(self.partition.topic)
+        counts.states += 1
+
+        async def look() -> LogStartState:
+            try:
+                return await self._state_at(offset, leader_epoch)
+            except FAILURES:
+                counts.state_errors += 1
+                raise
+
+        return self._looks(look)
 
     async def _state_at(self, offset: int, leader_epoch: int) -> LogStartState:
         segment = self.catalog().lookup(leader_epoch, offset - 1)
@@ -177,7 +204,7 @@ class RemotePart:
                 if self._node.catalog(self.partition) is None:
                     await self._node.ready(self.partition)
                 result = await work()
-            except (StoreError, BrokerError, CorruptIndex, MalformedFile, OSError) as error:
+            except FAILURES as error:
                 self._failed(error, outcome)
             else:
                 if outcome.done:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections import Counter
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
 
-from blumfeld.spi.object_store import ObjectBytes, ObjectInfo, ObjectStore, StoreUnavailableError
+from blumfeld.spi.object_store import ObjectBytes, ObjectInfo, ObjectStore, StoreError, StoreUnavailableError
 from blumfeld.spi.runtime import Runtime
 from blumfeld_storage_tiered.stores.checking import check_store
 
@@ -25,6 +27,10 @@ class ClaimedStore:
         self._cluster_id: str | None = None
         self._is_ours = False
         self._checking = asyncio.Lock()
+        self.requests: Counter[str] = Counter()
+        """Calls by the method's name."""
+        self.errors: Counter[str] = Counter()
+        """Those that failed. An object that isn't there is an error, too."""
 
     async def claim(self, cluster_id: str) -> None:
         """Check the store for this cluster. After a ``StoreUnavailableError`` the next request tries again."""
@@ -42,30 +48,45 @@ class ClaimedStore:
                 self._is_ours = True
         return self._store
 
+    @contextmanager
+    def _counted(self, operation: str) -> Iterator[None]:
+        self.requests[operation] += 1
+        try:
+            yield
+        except StoreError:
+            self.errors[operation] += 1
+            raise
+
     async def put(self, key: str, data: bytes, *, if_absent: bool = False) -> None:
         """As ``ObjectStore.put``."""
-        await (await self._ours()).put(key, data, if_absent=if_absent)
+        with self._counted("put"):
+            await (await self._ours()).put(key, data, if_absent=if_absent)
 
     async def put_parts(self, key: str, parts: AsyncIterator[bytes]) -> None:
         """As ``ObjectStore.put_parts``."""
-        await (await self._ours()).put_parts(key, parts)
+        with self._counted("put_parts"):
+            await (await self._ours()).put_parts(key, parts)
 
     async def get_range(self, key: str, start: int, size: int) -> ObjectBytes:
         """As ``ObjectStore.get_range``."""
-        return await (await self._ours()).get_range(key, start, size)
+        with self._counted("get_range"):
+            return await (await self._ours()).get_range(key, start, size)
 
     async def head(self, key: str) -> ObjectInfo:
         """As ``ObjectStore.head``."""
-        return await (await self._ours()).head(key)
+        with self._counted("head"):
+            return await (await self._ours()).head(key)
 
     async def list(self, prefix: str) -> AsyncIterator[ObjectInfo]:
         """As ``ObjectStore.list``."""
-        async for info in (await self._ours()).list(prefix):
-            yield info
+        with self._counted("list"):
+            async for info in (await self._ours()).list(prefix):
+                yield info
 
     async def delete(self, key: str) -> None:
         """As ``ObjectStore.delete``."""
-        await (await self._ours()).delete(key)
+        with self._counted("delete"):
+            await (await self._ours()).delete(key)
 
     async def close(self) -> None:
         """As ``ObjectStore.close``."""

@@ -20,6 +20,7 @@ from blumfeld.spi.runtime import Runtime
 from blumfeld.wire.errors import BrokerError
 from blumfeld_storage_tiered.cache.segment_bytes import SegmentBytes
 from blumfeld_storage_tiered.catalog.catalog import CatalogError, RemoteLogCatalog, UnknownSegmentError
+from blumfeld_storage_tiered.catalog.counts import Counts
 from blumfeld_storage_tiered.catalog.plans import plan_partition_delete
 from blumfeld_storage_tiered.catalog.segment import (
     Change,
@@ -48,6 +49,7 @@ class TieringNode(Protocol):
     uploads: SegmentUpload
     objects: SegmentObjects
     source: SegmentBytes
+    counts: Counts
     copy_slots: asyncio.Semaphore
     """Bounds the copies that run at once (``remote.log.manager.copier.thread.pool.size``)."""
     expiration_slots: asyncio.Semaphore
@@ -98,11 +100,17 @@ async def delete_segment(node: TieringNode, segment: RemoteSegment) -> None:
     Another node may delete it at the same time, as the leader before or after: then its record is gone, and so are its
     objects.
     """
-    with suppress(UnknownSegmentError):
-        await node.append(update_of(node, segment, SegmentState.DELETE_STARTED))
-        node.source.forget(segment)
-        await node.objects.delete(segment)
-        await node.append(update_of(node, segment, SegmentState.DELETE_FINISHED))
+    counts = node.counts.of(segment.partition.topic)
+    counts.deletes += 1
+    try:
+        with suppress(UnknownSegmentError):
+            await node.append(update_of(node, segment, SegmentState.DELETE_STARTED))
+            node.source.forget(segment)
+            await node.objects.delete(segment)
+            await node.append(update_of(node, segment, SegmentState.DELETE_FINISHED))
+    except FAILURES:
+        counts.delete_errors += 1
+        raise
 
 
 async def delete_segments(node: TieringNode, partition: TopicIdPartition) -> None:

@@ -11,7 +11,7 @@ The leader epoch fences each of them: before it, this node must still lead in th
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from blumfeld.log.leader_epochs import LeaderEpochCache
 from blumfeld.log.producers.snapshot import encode_snapshot
@@ -24,6 +24,7 @@ from blumfeld.spi.storage import SegmentInfo, TopicPartition
 from blumfeld.wire.errors import BrokerError
 from blumfeld_storage_tiered.catalog.catalog import RemoteLogCatalog
 from blumfeld_storage_tiered.catalog.plans import (
+    DoomedSegment,
     epochs_between,
     log_start_of_leader,
     plan_copies,
@@ -71,6 +72,13 @@ class LedPartition:
         self.lag_segments = 0
         self.lag_bytes = 0
         """Sealed and stable segments that are not copied yet, as of the last plan."""
+        self.delete_lag_segments = 0
+        self.delete_lag_bytes = 0
+        """Remote segments that have expired and aren't deleted yet, as of the last plan."""
+        self.remote_segments = 0
+        """Remote segments that the metadata names, in any state."""
+        self.remote_bytes = 0
+        """Bytes of those that serve this log."""
 
     def start(self) -> None:
         """Begin with the rounds. The first one is at once."""
@@ -119,6 +127,8 @@ class LedPartition:
             catalog = await self._node.ready(self._partition)
         if not self._log.config.remote_log_copy_disable:
             await self._copy_all(catalog)
+        else:
+            self.lag_segments = self.lag_bytes = 0
         await self._expire(catalog)
         if self._node.runtime.monotonic_ms() >= self._sweep_at_ms:
             self._sweep_at_ms = self._node.runtime.monotonic_ms() + SWEEP_INTERVAL_MS
@@ -189,15 +199,26 @@ class LedPartition:
         segment = self._described(info)
         sources = self._sources(info, segment)
         self._ends()
-        await node.append(segment)
+        counts = node.counts.of(self._partition.topic)
+        counts.copies += 1
         try:
-            custom_metadata = await node.uploads.upload(segment, sources, node.pace_copy)
+            await node.append(segment)
+            custom_metadata = await self._upload(segment, sources)
+            await node.append(update_of(node, segment, SegmentState.COPY_FINISHED, custom_metadata))
+        except FAILURES:
+            counts.copy_errors += 1
+            raise
+        counts.copied_bytes += segment.size_bytes
+        node.events.info("segment copied", partition=str(self._name), offset=info.base_offset)
+
+    async def _upload(self, segment: RemoteSegment, sources: Mapping[SegmentFile, str | bytes]) -> bytes:
+        try:
+            custom_metadata = await self._node.uploads.upload(segment, sources, self._node.pace_copy)
             self._ends()
         except FAILURES:
             self._give_up(segment)
             raise
-        await node.append(update_of(node, segment, SegmentState.COPY_FINISHED, custom_metadata))
-        node.events.info("segment copied", partition=str(self._name), offset=info.base_offset)
+        return custom_metadata
 
     def _described(self, info: SegmentInfo) -> RemoteSegment:
         name = segment_name(info.base_offset, Suffix.TRANSACTION_INDEX)
@@ -265,16 +286,26 @@ class LedPartition:
         )
         if plan.log_start_offset > log.log_start_offset:
             node.partitions.advance_log_start(self._name, plan.log_start_offset, self._leader_epoch)
-        for doomed in plan.segments:
+        self._measure(catalog, epochs, plan.segments)
+        for at, doomed in enumerate(plan.segments, 1):
             async with node.expiration_slots:
                 self._ends()
                 await delete_segment(node, doomed.segment)
+                self._measure(catalog, epochs, plan.segments[at:])
                 node.events.info(
                     "remote segment deleted",
                     partition=str(self._name),
                     offset=doomed.segment.start_offset,
                     reason=doomed.reason,
                 )
+
+    def _measure(
+        self, catalog: RemoteLogCatalog, epochs: LeaderEpochCache, doomed: Sequence[DoomedSegment]
+    ) -> None:
+        self.delete_lag_segments = len(doomed)
+        self.delete_lag_bytes = sum(expired.segment.size_bytes for expired in doomed)
+        self.remote_segments = len(catalog)
+        self.remote_bytes = catalog.size_bytes(epochs.entries)
 
     # Orphans
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Mapping
 from typing import Any
 
 from blumfeld.spi.cluster import TopicImage
@@ -18,6 +18,7 @@ from blumfeld_storage_tiered.cache.chunk_cache import ChunkCache
 from blumfeld_storage_tiered.cache.segment_bytes import SegmentBytes
 from blumfeld_storage_tiered.catalog.catalog import RemoteLogCatalog
 from blumfeld_storage_tiered.catalog.copy_pace import CopyPace
+from blumfeld_storage_tiered.catalog.counts import Counts
 from blumfeld_storage_tiered.catalog.segment import Change, TopicIdPartition
 from blumfeld_storage_tiered.logs.remote_part import RemotePart
 from blumfeld_storage_tiered.logs.tiered_log import TieredLog
@@ -55,8 +56,9 @@ class Tiering:
         self.repeated = RepeatedEvents(runtime)
         self.node_id = composition.node_id
         self.metadata = metadata
-        self._store = ClaimedStore(runtime, store, shown)
-        self.objects = SegmentObjects(runtime, self._store)
+        self.counts = Counts()
+        self.store = ClaimedStore(runtime, store, shown)
+        self.objects = SegmentObjects(runtime, self.store)
         self.uploads: SegmentUpload
         """Made at the start, when the cluster's id is known."""
         config = composition.config
@@ -93,12 +95,12 @@ class Tiering:
         :raises OSError: the store can't be used. One that can't be reached now is no reason: the node serves without it
         """
         try:
-            await self._store.claim(cluster_id)
+            await self.store.claim(cluster_id)
         except StoreUnavailableError as error:
             self.events.warning("store unavailable", store=self.shown, error=str(error))
         except StoreError as error:
             raise OSError(str(error)) from None
-        self.uploads = SegmentUpload(self.runtime, self._store, cluster_id)
+        self.uploads = SegmentUpload(self.runtime, self.store, cluster_id)
         await self.cache.start()
 
     async def begin(self, composition: Composition) -> None:
@@ -123,7 +125,7 @@ class Tiering:
         """End all work, and let go of the store. Legal at any time."""
         self.halt()
         await self.metadata.stop()
-        await self._store.close()
+        await self.store.close()
 
     # Logs
 
@@ -171,6 +173,8 @@ class Tiering:
             await deletion
         finally:
             self.metadata.unassign(partition)
+            if not any(open_.topic == partition.topic for open_ in self._logs):
+                self.counts.forget(partition.topic)
 
     async def _search_left_topics(self) -> None:
         """Delete partitions whose topics are gone: their last leaders may have died before they had deleted them.
@@ -217,6 +221,13 @@ class Tiering:
         if log is not None and leader_epoch is not None:
             work = self._work[partition] = LedPartition(self, log.remote.partition, log, leader_epoch)
             work.start()
+
+    def led_partitions(self) -> Mapping[str, list[LedPartition]]:
+        """As ``Measured.led_partitions``."""
+        works: dict[str, list[LedPartition]] = {}
+        for partition, work in self._work.items():
+            works.setdefault(partition.topic, []).append(work)
+        return works
 
     # RemoteReading, TieringNode
 
