@@ -52,6 +52,7 @@ EDGE_MODULES = {
     "core/blumfeld/kernel/supervising/orphans.py": "asks the kernel for a signal",
     "core/blumfeld/kernel/supervising/supervisor.py": "starts processes, and never beside a node",
     "core/blumfeld/kernel/runtime/worker_process.py": "starts it, and waits for it in a thread",
+    "plugins/storage_tiered/blumfeld_storage_tiered/commands/opened.py": "the edge of a command: no node runs",
     "plugins/storage_tiered/blumfeld_storage_tiered/stores/aws_credentials.py": "tells obstore when keys are old",
     "plugins/storage_tiered/blumfeld_storage_tiered/stores/opening.py": "tells obstore how long to try",
 }
@@ -67,6 +68,7 @@ RAISED_BY_MISTAKES = frozenset(
     {"ArithmeticError", "AttributeError", "IndexError", "KeyError", "LookupError", "TypeError", "ValueError"}
 )
 BROAD_EXCEPTS = {
+    "plugins/storage_tiered/blumfeld_storage_tiered/commands/opened.py::asked_cluster": "parses an address",
     "core/blumfeld/broker/produce/straight.py::parse_prefix": "unpacks bytes that may be cut off",
     "core/blumfeld/broker/produce/straight.py::serve": "unpacks a frame that may be cut off",
     "core/blumfeld/broker/produce/straight.py::_otherwise": "unpacks a frame that may be cut off",

@@ -3,46 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated
-
-import msgspec
+from typing import Any
 
 from blumfeld.spi.cluster import TopicImage
 from blumfeld.spi.hooks import Composition, CompositionRefused, Metric, hookimpl
 from blumfeld.spi.storage import LogStorage
 from blumfeld_storage_tiered.metadata_topic.remote_log_metadata import RemoteLogMetadata
-from blumfeld_storage_tiered.metadata_topic.topic import MetadataTopicSettings
+from blumfeld_storage_tiered.options import Options
 from blumfeld_storage_tiered.storage import TieredStorage
 from blumfeld_storage_tiered.stores.opening import open_store
-from blumfeld_storage_tiered.stores.options import (
-    AzureOptions,
-    GcsOptions,
-    RequestOptions,
-    S3Options,
-    StoreOptions,
-)
 from blumfeld_storage_tiered.stores.urls import StoreRefusedError, shown_url
 from blumfeld_storage_tiered.tasks.gauges import gauges
 from blumfeld_storage_tiered.tasks.tiering import Tiering
 
 METADATA_FOLDER = "remote-log-metadata"
 """Folder in the data directory with snapshots of the catalogs."""
-
-
-class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """``[storage.options]``, for which Kafka has no key."""
-
-    store: str
-    """URL of the object store: ``file:///…``, ``s3://bucket/prefix``, ``gs://…``, ``az://…``."""
-    local: str = "storage_local"
-    """The storage that is wrapped."""
-    cache_bytes: Annotated[int, msgspec.Meta(ge=16 << 20)] = 1 << 30
-    """Bound of the cache of remote chunks in the data directory."""
-    metadata_topic: MetadataTopicSettings = MetadataTopicSettings()
-    requests: RequestOptions = RequestOptions()
-    s3: S3Options = S3Options()
-    gs: GcsOptions = GcsOptions()
-    az: AzureOptions = AzureOptions()
 
 
 class Plugin:
@@ -60,15 +35,23 @@ class Plugin:
         """Wrap the node's local storage. The store is opened, and no request made."""
         options = composition.options
         assert isinstance(options, Options)
-        tables = StoreOptions(requests=options.requests, s3=options.s3, gs=options.gs, az=options.az)
         try:
-            store = open_store(options.store, composition.runtime, tables, composition.object_stores)
+            store = open_store(
+                options.store, composition.runtime, options.of_store(), composition.object_stores
+            )
         except StoreRefusedError as error:
             raise CompositionRefused(error.path, error.found, error.allowed) from None
         directory = f"{composition.data_dir}/{METADATA_FOLDER}"
         metadata = RemoteLogMetadata(composition, options.metadata_topic, directory)
         self._made = Tiering(composition, store, metadata, options.cache_bytes, shown_url(options.store))
         return TieredStorage(composition.local_storage, self._made)
+
+    @hookimpl
+    def blumfeld_cli_commands(self) -> Sequence[Any]:
+        """The command ``tiered`` with its verbs."""
+        from blumfeld_storage_tiered.commands import app
+
+        return [app]
 
     @hookimpl
     def blumfeld_metrics(self) -> Sequence[Metric]:

@@ -21,7 +21,7 @@ from blumfeld.wire.errors import PluginContractError
 from blumfeld_kit.fakes.object_store import SimulatedStore
 from blumfeld_kit.fakes.real_time import RealTimeRuntime
 from blumfeld_kit.fakes.runtime import FakeRuntime
-from blumfeld_storage_tiered.plugin import Options
+from blumfeld_storage_tiered.options import Options
 from blumfeld_storage_tiered.stores.obstore_store import COPY_BYTES
 from blumfeld_storage_tiered.stores.opening import open_store
 from blumfeld_storage_tiered.stores.options import AzureOptions, GcsOptions, S3Options, StoreOptions

@@ -1,0 +1,16 @@
+"""``blumfeld tiered``: one module for each verb. Each imports its work when it is called, so ``--help`` needs none."""
+
+from __future__ import annotations
+
+import typer
+
+from blumfeld_storage_tiered.commands import status, verify
+
+app = typer.Typer(
+    name="tiered",
+    help="What the object store of a tiered storage has: how much, what it costs, and whether it is whole.",
+    no_args_is_help=True,
+    add_completion=False,
+)
+app.command("status")(status.command)
+app.command("verify")(verify.command)

@@ -1,0 +1,166 @@
+"""The store that a manifest names, opened for a command, and the edge of every command."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import asynccontextmanager
+from typing import Any, NamedTuple, TypeVar, cast
+
+import msgspec
+import typer
+
+from blumfeld.client.errors import NoCommonVersionError, RefusedError
+from blumfeld.config.addresses import host_and_port
+from blumfeld.plugging.errors import ManifestError, Problem, file_problem
+from blumfeld.plugging.sections import decode_section, read_section
+from blumfeld.spi.object_store import ObjectNotFoundError, ObjectStore, StoreError
+from blumfeld.spi.runtime import Runtime
+from blumfeld.wire.errors import PluginContractError
+from blumfeld.wire.primitives import DecodeError
+from blumfeld_storage_tiered.care.cluster import RunningCluster
+from blumfeld_storage_tiered.options import Options
+from blumfeld_storage_tiered.stores.checking import MARKER, MARKER_BYTES_MAX, Marker
+from blumfeld_storage_tiered.stores.opening import open_store
+from blumfeld_storage_tiered.stores.urls import StoreRefusedError, shown_url
+
+T = TypeVar("T")
+
+FAILED, BAD_MANIFEST = 1, 2
+"""Exit statuses beside 0. A store or a broker that can't be asked ends with ``BAD_MANIFEST``, too: nothing is said of
+the segments."""
+PLUGIN = "storage_tiered"
+FAILURES = (
+    ManifestError,
+    PluginContractError,
+    StoreError,
+    OSError,
+    RefusedError,
+    NoCommonVersionError,
+    DecodeError,
+)
+"""What ends a command with a line."""
+
+
+class _StorageSection(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    plugin: str = "storage_local"
+    options: dict[str, Any] = {}
+    local_options: dict[str, Any] = {}
+
+
+class OpenedStore(NamedTuple):
+    """A store and what was learned of it at once."""
+
+    store: ObjectStore
+    runtime: Runtime
+    options: Options
+    shown: str
+    """Its URL for people."""
+    cluster_id: str | None
+    """The cluster that it belongs to; ``None`` if no cluster has claimed it."""
+
+
+class _Files:
+    """The files of a command."""
+
+    def read_bytes(self, path: str) -> bytes:
+        with open(path, "rb") as file:
+            return file.read()
+
+
+class _CommandRuntime:
+    """As much of a runtime as the reading of a store needs."""
+
+    files = _Files()
+
+    def now_ms(self) -> int:
+        return time.time_ns() // 1_000_000
+
+    def offload(self, work: Callable[..., T], *args: Any) -> Coroutine[Any, Any, T]:
+        return asyncio.to_thread(work, *args)
+
+
+def options_of(path: str) -> Options:
+    """Return the options of the tiered storage in a manifest.
+
+    :raises ManifestError: the file can't be read, is no manifest, or names another storage
+    """
+    try:
+        with open(path, encoding="utf-8") as file:
+            text = file.read()
+    except (OSError, UnicodeDecodeError) as error:
+        raise ManifestError(path, [file_problem(error)]) from None
+    section = read_section(text, "storage", _StorageSection, path, {})
+    if section.plugin != PLUGIN:
+        raise ManifestError(path, [Problem("storage.plugin", f'"{section.plugin}"', f'"{PLUGIN}"')])
+    return decode_section(section.options, Options, path, "storage.options")
+
+
+@asynccontextmanager
+async def opened_store(path: str) -> AsyncIterator[OpenedStore]:
+    """Open the store that a manifest names, and read to which cluster it belongs. Nothing is written."""
+    options = options_of(path)
+    runtime = cast("Runtime", _CommandRuntime())
+    try:
+        store = open_store(options.store, runtime, options.of_store(), {})
+    except StoreRefusedError as error:
+        raise ManifestError(path, [Problem(error.path, error.found, error.allowed)]) from None
+    try:
+        yield OpenedStore(store, runtime, options, shown_url(options.store), await _cluster_id(store))
+    finally:
+        await store.close()
+
+
+async def _cluster_id(store: ObjectStore) -> str | None:
+    try:
+        data = await store.get_range(MARKER, 0, MARKER_BYTES_MAX)
+    except ObjectNotFoundError:
+        return None
+    try:
+        return msgspec.json.decode(data, type=Marker).cluster_id
+    except (msgspec.DecodeError, msgspec.ValidationError):
+        return None
+
+
+def asked_cluster(bootstrap: str, opened: OpenedStore) -> RunningCluster:
+    """Connect to a cluster, which must be the store's.
+
+    :raises OSError: it can't be reached, or is another one
+    """
+    try:
+        host, port = host_and_port(bootstrap)
+    except ValueError:
+        raise OSError(f"--bootstrap: found {bootstrap!r}; allowed: HOST:PORT") from None
+    try:
+        cluster = RunningCluster(host, port)
+    except OSError as error:
+        raise OSError(f"--bootstrap: {bootstrap} doesn't answer: {error.strerror or error}") from None
+    if opened.cluster_id is not None and cluster.cluster_id != opened.cluster_id:
+        cluster.close()
+        raise OSError(
+            f"--bootstrap: found {bootstrap} of the cluster {cluster.cluster_id}; allowed: a broker of"
+            f" {opened.cluster_id}, to which {opened.shown} belongs"
+        )
+    return cluster
+
+
+def run(work: Coroutine[Any, Any, int]) -> None:
+    """Run a command to its exit status. Its errors become a line each."""
+    try:
+        status = asyncio.run(work)
+    except FAILURES as error:
+        for line in str(error).splitlines():
+            typer.echo(f"blumfeld: {line}", err=True)
+        raise typer.Exit(BAD_MANIFEST) from None
+    if status:
+        raise typer.Exit(status)
+
+
+def bytes_text(size_bytes: float) -> str:
+    """Return a size for people, in decimal units as on a bill."""
+    for unit in ("B", "kB", "MB", "GB"):
+        if size_bytes < 1000:
+            return f"{size_bytes:.0f} {unit}" if unit == "B" else f"{size_bytes:.1f} {unit}"
+        size_bytes /= 1000
+    return f"{size_bytes:.2f} TB"

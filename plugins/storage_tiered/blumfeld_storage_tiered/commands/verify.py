@@ -1,0 +1,57 @@
+"""``blumfeld tiered verify``."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+
+def command(
+    manifest: Annotated[str, typer.Argument(help="The TOML file of a node.")],
+    topic: Annotated[str | None, typer.Option(help="Check this topic alone.")] = None,
+    bootstrap: Annotated[
+        str | None,
+        typer.Option(
+            metavar="HOST:PORT", help="A broker: check against the records of its metadata topic, too."
+        ),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="One line of JSON a finding.")] = False,
+) -> None:
+    """Read every byte in the store, and compare it with what was written.
+
+    Names each object that is missing, rotten or orphaned. Changes nothing. Exits with 0 if all is whole, with 1 if
+    something is wrong, and with 2 if nothing can be said.
+    """
+    from blumfeld_storage_tiered.commands.opened import run
+
+    run(_verify(manifest, topic, bootstrap, as_json=as_json))
+
+
+async def _verify(manifest: str, topic: str | None, bootstrap: str | None, *, as_json: bool) -> int:
+    import msgspec
+
+    from blumfeld_storage_tiered.care.verification import StoreVerification
+    from blumfeld_storage_tiered.commands.opened import FAILED, asked_cluster, bytes_text, opened_store
+    from blumfeld_storage_tiered.objects.segments import SegmentObjects
+
+    async with opened_store(manifest) as opened:
+        records = None
+        if bootstrap is not None:
+            cluster = asked_cluster(bootstrap, opened)
+            records = cluster.records()
+            cluster.close()
+        objects = SegmentObjects(opened.runtime, opened.store)
+        verification = StoreVerification(objects, opened.runtime.now_ms(), records, topic)
+        wrong = 0
+        async for finding in verification.findings():
+            wrong += 1
+            text = f"{finding.kind}: {finding.key}: found {finding.found}; written: {finding.written}"
+            typer.echo(msgspec.json.encode(finding).decode() if as_json else text)
+        if not as_json:
+            checked = verification.checked
+            against = "their manifests" if records is None else "their manifests and the metadata topic"
+            typer.echo(f"{opened.shown}, cluster {opened.cluster_id or 'none'}")
+            line = f"{checked.segments} segments with {bytes_text(checked.size_bytes)} read against {against}"
+            typer.echo(f"{line}; {checked.under_way} under way; {wrong} wrong")
+        return FAILED if wrong else 0

@@ -1,0 +1,132 @@
+"""``blumfeld tiered``, on a folder that a cluster has written."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from blumfeld.testing import EmbeddedBroker
+from blumfeld_bench.drivers.wire_client import WireClient
+from blumfeld_storage_tiered.commands import app
+from tests.plugins.storage_tiered.tiered_cluster import TieredCluster
+
+
+def called(*arguments: str) -> Result:
+    return CliRunner().invoke(app, list(arguments))
+
+
+def manifest_of(folder: Path, store: str, options: str = "") -> str:
+    path = folder / "node.toml"
+    path.write_text(f'[storage]\nplugin = "storage_tiered"\n[storage.options]\nstore = "{store}"\n{options}')
+    return str(path)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A store as a folder."""
+    cluster = TieredCluster()
+    cluster.write(30)
+    cluster.rounds()
+    for key in cluster.bucket.keys():  # noqa: SIM118 - no dict
+        path = tmp_path / "store" / key
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(cluster.bucket.read(key))
+    return tmp_path
+
+
+def test_a_whole_store_passes(folder: Path) -> None:
+    result = called("verify", manifest_of(folder, f"file://{folder}/store"))
+    assert (result.exit_code, result.stderr) == (0, "")
+    assert "cluster cluster\n" in result.stdout
+    assert " 0 wrong" in result.stdout
+
+
+@pytest.mark.parametrize("as_json", [True, False])
+def test_damage_is_named_and_ends_with_1(folder: Path, as_json: bool) -> None:
+    log = next((folder / "store").rglob("*.log"))
+    key = str(log.relative_to(folder / "store"))
+    log.write_bytes(log.read_bytes()[:-1])
+    result = called("verify", manifest_of(folder, f"file://{folder}/store"), *(["--json"] if as_json else []))
+    assert result.exit_code == 1
+    first = result.stdout.splitlines()[0]
+    if as_json:
+        assert json.loads(first)["key"] == key
+    else:
+        assert first.startswith(f"rotten: {key}: found ")
+
+
+def test_the_status_has_the_cost(folder: Path) -> None:
+    prices = '[storage.options.prices]\ngb_month = 1000000.0\ncurrency = "EUR"\n'
+    result = called("status", manifest_of(folder, f"file://{folder}/store", prices))
+    assert (result.exit_code, result.stderr) == (0, "")
+    assert "ticks " in result.stdout
+    assert "\nEUR: " in result.stdout
+    assert "0.0000 a month" not in result.stdout
+
+
+REFUSED = [
+    ("s3://k:secret@b", "", 'storage.options.store: found "s3://***@b"'),
+    (
+        "file:///x",
+        "[storage.options.prices]\nput = 1.0\n",
+        "storage.options.prices.put: found an unknown key",
+    ),
+    (
+        "file:///x",
+        "[storage.options.prices]\ngb_month = -1.0\n",
+        "storage.options.prices.gb_month: found -1.0",
+    ),
+]
+
+
+@pytest.mark.parametrize("verb", ["verify", "status"])
+@pytest.mark.parametrize(("store", "options", "told"), REFUSED)
+def test_a_manifest_that_can_t_be_used_ends_with_2(
+    tmp_path: Path, verb: str, store: str, options: str, told: str
+) -> None:
+    result = called(verb, manifest_of(tmp_path, store, options))
+    assert result.exit_code == 2
+    assert told in result.stderr
+    assert "secret" not in result.stderr
+
+
+def test_a_manifest_without_tiered_storage_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "node.toml"
+    path.write_text("[node]\nid = 1\n")
+    result = called("verify", str(path))
+    assert result.exit_code == 2
+    assert 'storage.plugin: found "storage_local"; allowed: "storage_tiered"' in result.stderr
+
+
+@pytest.fixture
+def broker(tmp_path: Path) -> Iterator[EmbeddedBroker]:
+    options = {
+        "store": f"file://{tmp_path}/live",
+        "metadata_topic": {"num_partitions": 2, "replication_factor": 1, "min_isr": 1},
+    }
+    with EmbeddedBroker(storage="storage_tiered", storage_options=options) as broker:
+        yield broker
+
+
+def test_a_broker_tells_what_is_not_copied(tmp_path: Path, broker: EmbeddedBroker) -> None:
+    with WireClient(broker.host, broker.port) as client:
+        client.create_topic("ticks", 1, config={"remote.storage.enable": "true"})
+        client.wait_for_leaders("ticks")
+    manifest = manifest_of(tmp_path, f"file://{tmp_path}/live")
+    result = called("status", manifest, "--json", "--bootstrap", broker.bootstrap_servers)
+    assert result.exit_code == 0, result.stderr
+    assert json.loads(result.stdout)["lag_records"] == 0
+    result = called("verify", manifest, "--bootstrap", broker.bootstrap_servers)
+    assert result.exit_code == 0, result.stderr
+    assert "the metadata topic" in result.stdout
+
+
+def test_another_cluster_s_broker_is_refused(folder: Path, broker: EmbeddedBroker) -> None:
+    manifest = manifest_of(folder, f"file://{folder}/store")
+    result = called("verify", manifest, "--bootstrap", broker.bootstrap_servers)
+    assert result.exit_code == 2
+    assert "to which" in result.stderr
