@@ -92,10 +92,17 @@ def segments(*rows: tuple[int, int]) -> list[SegmentInfo]:
 
 
 def plan(
-    rows: list[SegmentInfo], ms: int = -1, size: int = -1, start: int = 0, hw: int = 10**6
+    rows: list[SegmentInfo],
+    ms: int = -1,
+    size: int = -1,
+    start: int = 0,
+    hw: int = 10**6,
+    copied: int | None = None,
 ) -> RetentionPlan:
     limits = RetentionLimits(retention_ms=ms, retention_bytes=size)
-    return plan_retention(rows, limits, log_start_offset=start, high_watermark=hw, now_ms=1000)
+    return plan_retention(
+        rows, limits, log_start_offset=start, high_watermark=hw, now_ms=1000, copied_end_offset=copied
+    )
 
 
 THREE = segments((5, 0), (5, 0), (5, 0))
@@ -132,6 +139,12 @@ AGED = segments((5, 100), (5, 999), (5, 1000))
             {"start": 30},
             RetentionPlan(20, 2, False),
             id="the log start takes no active segment, as Kafka",
+        ),
+        pytest.param(THREE, {"ms": 10, "copied": 20}, RetentionPlan(20, 2, False), id="what the store has"),
+        pytest.param(THREE, {"ms": 10, "copied": 19}, RetentionPlan(10, 1, False), id="a part isn't enough"),
+        pytest.param(THREE, {"size": 0, "copied": -1}, RetentionPlan(0, 0, False), id="nobody knows"),
+        pytest.param(
+            THREE, {"start": 15, "copied": -1}, RetentionPlan(10, 1, False), id="no record is left to copy"
         ),
     ],
 )

@@ -10,15 +10,12 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
-from blumfeld.log.segments.rules import RetentionLimits, plan_retention
+from blumfeld.log.segments.rules import RetentionLimits
 from blumfeld.spi.leader_epochs import EpochEntry
 from blumfeld.spi.object_store import ObjectInfo
 from blumfeld.spi.storage import SegmentInfo
 from blumfeld_storage_tiered.catalog.catalog import RemoteLogCatalog
 from blumfeld_storage_tiered.catalog.segment import PartitionDeleteState, RemoteSegment, SegmentState
-
-AS_TOTAL = -2
-"""``local.retention.ms`` and ``local.retention.bytes``: the same as for the whole log."""
 
 
 def epochs_between(epochs: Sequence[EpochEntry], start: int, end: int) -> tuple[EpochEntry, ...]:
@@ -59,45 +56,6 @@ def plan_copies(
         and wanted < segment.next_offset <= last_stable_offset
         and segment.base_offset < segment.next_offset
     ]
-
-
-# Local retention
-
-
-def local_limits(total: RetentionLimits, local_ms: int, local_bytes: int) -> RetentionLimits:
-    """Returns the limits of the local part: ``local.retention.ms`` and ``.bytes``, where -2 is the total's."""
-    return RetentionLimits(
-        retention_ms=total.retention_ms if local_ms == AS_TOTAL else local_ms,
-        retention_bytes=total.retention_bytes if local_bytes == AS_TOTAL else local_bytes,
-    )
-
-
-def plan_local_drop(
-    segments: Sequence[SegmentInfo],
-    limits: RetentionLimits,
-    *,
-    copied_end_offset: int,
-    log_start_offset: int,
-    high_watermark: int,
-    now_ms: int,
-) -> int | None:
-    """Returns the offset below which whole local segments go; ``None``: none goes.
-
-    A segment goes by time, size or log start as in a log that isn't tiered, but only if the store has all of it, or the
-    log begins behind it. The active segment stays.
-
-    :param segments: of the local log, oldest first, the active one last
-    :param copied_end_offset: as in :func:`plan_copies`; -1: it isn't known, so only the log start counts
-    """
-    plan = plan_retention(
-        segments,
-        limits,
-        log_start_offset=log_start_offset,
-        high_watermark=min(high_watermark, max(copied_end_offset, log_start_offset)),
-        now_ms=now_ms,
-    )
-    dropped = min(plan.segments, sum(segment.sealed for segment in segments))
-    return segments[dropped - 1].next_offset if dropped else None
 
 
 # Expiration

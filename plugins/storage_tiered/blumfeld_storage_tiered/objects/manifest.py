@@ -150,11 +150,6 @@ def custom_metadata_of(manifest: ObjectBytes) -> bytes:
     return _CUSTOM_METADATA.pack(VERSION, crc32c(manifest))
 
 
-def vouched_for(custom_metadata: bytes | None, manifest: bytes) -> bool:
-    """Whether the record belongs to this manifest. A record without custom metadata vouches for none."""
-    return custom_metadata == custom_metadata_of(manifest)
-
-
 def crcs_of_chunks(crcs: list[int]) -> bytes:
     """Returns ``SegmentManifest.chunk_crcs`` for the checksums of all chunks in order."""
     return b"".join(map(_CHUNK_CRC.pack, crcs))

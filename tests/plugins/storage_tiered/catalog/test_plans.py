@@ -9,7 +9,7 @@ from itertools import pairwise
 import pytest
 from msgspec.structs import replace
 
-from blumfeld.log.segments.rules import RetentionLimits
+from blumfeld.log.segments.rules import RetentionLimits, plan_retention
 from blumfeld.spi.leader_epochs import EpochEntry
 from blumfeld.spi.object_store import ObjectInfo
 from blumfeld.spi.steps import drained
@@ -19,11 +19,9 @@ from blumfeld_storage_tiered.catalog.copy_pace import CopyPace
 from blumfeld_storage_tiered.catalog.plans import (
     Expiration,
     epochs_between,
-    local_limits,
     log_start_of_leader,
     plan_copies,
     plan_expiration,
-    plan_local_drop,
     plan_partition_delete,
     plan_sweep,
 )
@@ -78,43 +76,6 @@ def test_a_segment_across_the_copied_end_or_the_log_start_is_copied_whole() -> N
     assert copies(segments, stable=40, copied=15) == [10, 20]
     assert copies(segments, stable=40, copied=0, start=15) == [10, 20]
     assert copies(segments, stable=40, copied=0, start=20) == [20]
-
-
-def dropped(segments: list[SegmentInfo], copied: int, **given: int) -> int | None:
-    return plan_local_drop(
-        segments,
-        RetentionLimits(
-            retention_ms=given.get("retention_ms", -1), retention_bytes=given.get("retention_bytes", -1)
-        ),
-        copied_end_offset=copied,
-        log_start_offset=given.get("start", 0),
-        high_watermark=given.get("high_watermark", 1000),
-        now_ms=5000,
-    )
-
-
-def test_a_local_segment_goes_only_when_the_store_has_all_of_it() -> None:
-    segments = local(0, 10, 20, 30, 40)
-    assert dropped(segments, copied=30, retention_ms=1000) == 30
-    assert dropped(segments, copied=29, retention_ms=1000) == 20
-    assert dropped(segments, copied=-1, retention_ms=1000) is None
-    assert dropped(segments, copied=30, retention_bytes=250) == 10
-    assert dropped(segments, copied=30) is None
-
-
-def test_a_local_segment_below_the_log_start_goes_without_a_copy() -> None:
-    assert dropped(local(0, 10, 20, 30, 40), copied=-1, start=25) == 20
-
-
-def test_the_active_segment_stays_whatever_is_copied() -> None:
-    assert dropped(local(0, 10, 20), copied=20, retention_ms=1000) == 10
-    assert dropped(local(0, 10), copied=10, retention_ms=1000) is None
-
-
-def test_a_local_limit_of_minus_two_is_that_of_the_whole_log() -> None:
-    total = RetentionLimits(retention_ms=7, retention_bytes=8)
-    assert local_limits(total, -2, -2) == total
-    assert local_limits(total, 1, -1) == RetentionLimits(retention_ms=1, retention_bytes=-1)
 
 
 def test_the_epochs_of_a_segment_begin_where_it_does() -> None:
@@ -407,7 +368,7 @@ class Life:
 
     def drop(self) -> None:
         node = self.chance.choice(self.nodes)
-        end = plan_local_drop(
+        plan = plan_retention(
             node.segments(),
             RetentionLimits(retention_ms=-1, retention_bytes=self.chance.choice((0, 150, 400))),
             copied_end_offset=self.copied_end(node),
@@ -415,7 +376,8 @@ class Life:
             high_watermark=len(node.log),
             now_ms=self.now_ms,
         )
-        node.local_start = max(node.local_start, end or 0)
+        if plan.segments and not plan.roll:
+            node.local_start = max(node.local_start, plan.end_offset)
 
     def expire(self) -> None:
         led = self.led
