@@ -11,7 +11,7 @@ from blumfeld.spi.storage import LogStorage
 from blumfeld_storage_tiered.metadata_topic.remote_log_metadata import RemoteLogMetadata
 from blumfeld_storage_tiered.options import Options
 from blumfeld_storage_tiered.storage import TieredStorage
-from blumfeld_storage_tiered.stores.opening import open_store
+from blumfeld_storage_tiered.stores.opening import check_apart, open_store
 from blumfeld_storage_tiered.stores.urls import StoreRefusedError, shown_url
 from blumfeld_storage_tiered.tasks.gauges import gauges
 from blumfeld_storage_tiered.tasks.tiering import Tiering
@@ -36,6 +36,7 @@ class Plugin:
         options = composition.options
         assert isinstance(options, Options)
         try:
+            check_apart(options.store, composition.data_dirs)
             store = open_store(
                 options.store, composition.runtime, options.of_store(), composition.object_stores
             )

@@ -41,6 +41,8 @@ DENIED_BY_SYSTEM = (1, 13, 30)
 """EPERM, EACCES, EROFS: numbers of the operating system for a folder that we may not change."""
 
 NAME_TOO_LONG = 36
+NO_FOLDER = (17, 20)
+"""EEXIST and ENOTDIR: a file stands where a folder must be made."""
 
 _STATUS = re.compile(r"status code: (\d{3})")
 _CODE = re.compile(r"<Code>(\w{1,80})</Code>")
@@ -92,6 +94,8 @@ def _kind(name: str, text: str, status: int, code: str) -> tuple[type[StoreError
         return ObjectNotFoundError, ""
     if system == NAME_TOO_LONG:
         return StoreMisconfiguredError, "; a folder's name has at most 255 characters, so a topic's about 220"
+    if system in NO_FOLDER and name != "AlreadyExistsError":
+        return StoreMisconfiguredError, "; a file stands where the folder must be"
     if code in COLLISIONS:
         return StoreUnavailableError, ""
     if name in ("AlreadyExistsError", "PreconditionError") or status in (409, 412):

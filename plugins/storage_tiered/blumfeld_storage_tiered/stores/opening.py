@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import os
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import Any
+
+import msgspec
 
 from blumfeld.spi.conformance import problems
 from blumfeld.spi.object_store import ObjectStore, StoreFactory
@@ -18,6 +21,14 @@ AT = "storage.options.store"
 """The manifest's key, for errors."""
 
 
+class _ServiceAccount(msgspec.Struct, frozen=True):
+    """What obstore reads of Google's file."""
+
+    client_email: str
+    private_key: str
+    private_key_id: str
+
+
 def open_store(
     url: str, runtime: Runtime, options: StoreOptions, others: Mapping[str, StoreFactory]
 ) -> ObjectStore:
@@ -25,10 +36,11 @@ def open_store(
 
     :param others: stores that plug-ins bring, by scheme (``Composition.object_stores``)
     :raises StoreRefusedError: the URL can't be used, has credentials in it, has a scheme that no store of this build
-        serves, or needs obstore, which isn't installed
+        serves, or needs obstore, which isn't installed; or an option is wrong, or of another kind of store
     :raises PluginContractError: a plug-in's store lacks a method
     """
     place = parse_url(url, AT)
+    _check_tables(place, shown_url(url), options)
     if (factory := others.get(place.scheme)) is not None:
         store = factory(url, runtime)
         if lacks := problems(store, ObjectStore):
@@ -52,6 +64,27 @@ def open_store(
     except (obstore.exceptions.BaseError, OSError) as error:
         reason = str(error).partition("\n")[0][:200]
         raise StoreRefusedError(AT, f"{shown_url(url)} ({reason})", FORMS[place.scheme]) from None
+
+
+def check_apart(url: str, data_dirs: Sequence[str]) -> None:
+    """Check that a folder of the store lies in no data directory: it would share its disk, and end with it.
+
+    :raises StoreRefusedError: it lies in one
+    """
+    place = parse_url(url, AT)
+    for directory in data_dirs if place.scheme == "file" else ():
+        absolute = os.path.abspath(directory)
+        if f"{os.path.abspath(place.prefix)}/".startswith(f"{absolute}/"):
+            mistake = f"{shown_url(url)}, in the data directory {absolute}"
+            raise StoreRefusedError(AT, mistake, "a folder outside of every data directory")
+
+
+def _check_tables(place: StoreUrl, shown: str, options: StoreOptions) -> None:
+    """Refuse a table that would have no effect: the store is of another kind."""
+    for scheme in ("s3", "gs", "az"):
+        if scheme != place.scheme and getattr(options, scheme) != getattr(StoreOptions(), scheme):
+            mistake = f"a table for {FORMS[scheme]}, and the store is {shown}"
+            raise StoreRefusedError(f"storage.options.{scheme}", mistake, "the table of the store's own kind")
 
 
 def _opened(kinds: Any, place: StoreUrl, shown: str, runtime: Runtime, options: StoreOptions) -> ObjectStore:
@@ -92,10 +125,23 @@ def _s3(kinds: Any, place: StoreUrl, runtime: Runtime, options: StoreOptions) ->
 def _gcs(kinds: Any, place: StoreUrl, runtime: Runtime, options: StoreOptions) -> Any:
     config: dict[str, Any] = {}
     if (path := options.gs.credentials_file) is not None:
+        _check_service_account(runtime, path)
         config["service_account_path"] = path
     return kinds.GCSStore(
         place.bucket, prefix=place.prefix or None, config=config, **_client(options.requests, None)
     )
+
+
+def _check_service_account(runtime: Runtime, path: str) -> None:
+    """obstore's error would blame the URL, and repeat what is in the file."""
+    at, allowed = "storage.options.gs.credentials_file", "the JSON file of a service account, with its keys"
+    try:
+        msgspec.json.decode(runtime.files.read_bytes(path), type=_ServiceAccount)
+    except OSError as error:
+        raise StoreRefusedError(at, f'"{path}" ({error.strerror})', allowed) from None
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        needed = ", ".join(_ServiceAccount.__struct_fields__)
+        raise StoreRefusedError(at, f'"{path}", which is no JSON with {needed}', allowed) from None
 
 
 def _azure(kinds: Any, place: StoreUrl, runtime: Runtime, options: StoreOptions) -> Any:

@@ -69,11 +69,12 @@ def parse_url(url: str, at: str = "storage.options.store") -> StoreUrl:
         )
         raise StoreRefusedError(at, f"{shown}, a URL with credentials or a query", secrets)
     if scheme == "file":
-        if not place.startswith("/"):
+        if not place.startswith("/") or not place.strip("/"):
             raise StoreRefusedError(at, shown, form)
         return StoreUrl(scheme, "", "/" + place.strip("/"))
     parts = [part for part in place.split("/") if part]
     wanted = {"memory": 0, "az": 2}.get(scheme, 1)
-    if len(parts) < wanted or ".." in parts or "." in parts:
+    too_many = scheme == "memory" and len(parts) > 0
+    if too_many or len(parts) < wanted or ".." in parts or "." in parts:
         raise StoreRefusedError(at, shown, form)
     return StoreUrl(scheme, "/".join(parts[:wanted]), "/".join(parts[wanted:]))

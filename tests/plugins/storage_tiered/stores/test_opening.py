@@ -15,7 +15,7 @@ import pytest
 
 from blumfeld.plugging.errors import ManifestError
 from blumfeld.plugging.sections import decode_section
-from blumfeld.spi.object_store import ObjectBytes, ObjectStore, StoreError
+from blumfeld.spi.object_store import ObjectBytes, ObjectStore, StoreMisconfiguredError
 from blumfeld.spi.runtime import Runtime
 from blumfeld.wire.errors import PluginContractError
 from blumfeld_kit.fakes.object_store import SimulatedStore
@@ -23,7 +23,7 @@ from blumfeld_kit.fakes.real_time import RealTimeRuntime
 from blumfeld_kit.fakes.runtime import FakeRuntime
 from blumfeld_storage_tiered.options import Options
 from blumfeld_storage_tiered.stores.obstore_store import COPY_BYTES
-from blumfeld_storage_tiered.stores.opening import open_store
+from blumfeld_storage_tiered.stores.opening import check_apart, open_store
 from blumfeld_storage_tiered.stores.options import AzureOptions, GcsOptions, S3Options, StoreOptions
 from blumfeld_storage_tiered.stores.urls import StoreRefusedError, StoreUrl, parse_url, shown_url
 from tests.everyday import for_each
@@ -56,7 +56,20 @@ def test_a_url_has_its_parts(url: str, parts: StoreUrl) -> None:
 
 
 @for_each(
-    ["", "ticks", "s3:ticks", "s3://", "az://account", "file://var/lib", "gs:///", "s3://a/../b", "S3://x"]
+    [
+        "",
+        "ticks",
+        "s3:ticks",
+        "s3://",
+        "az://account",
+        "file://var/lib",
+        "gs:///",
+        "s3://a/../b",
+        "S3://x",
+        "file:///",
+        "file:////",
+        "memory://x",
+    ]
 )
 def test_a_url_that_is_none_says_which_forms_there_are(url: str) -> None:
     with pytest.raises(StoreRefusedError) as raised:
@@ -169,15 +182,58 @@ def test_an_option_that_is_unknown_or_wrong_is_refused_with_its_path(
     assert SECRET not in str(raised.value)
 
 
-def test_every_cloud_has_a_store_that_opens_without_a_request(tmp_path: Path) -> None:
+def test_every_cloud_has_a_store_that_opens_without_a_request(
+    runtime: RealTimeRuntime, tmp_path: Path
+) -> None:
     account = tmp_path / "account.json"
     account.write_text(
         '{"type":"service_account","client_email":"x","private_key":"y","private_key_id":"z",'
         '"gcs_base_url":"http://127.0.0.1:1","disable_oauth":true}'
     )
     options = StoreOptions(gs=GcsOptions(credentials_file=str(account)))
-    for url in ("s3://ticks/archive", "gs://ticks", "az://account/ticks/archive"):
-        open_store(url, FakeRuntime(), options, {})
+    open_store("gs://ticks", runtime, options, {})
+    for url in ("s3://ticks/archive", "az://account/ticks/archive"):
+        open_store(url, FakeRuntime(), StoreOptions(), {})
+
+
+def test_a_service_accounts_file_that_cannot_be_used_is_blamed_and_not_repeated(
+    runtime: RealTimeRuntime, tmp_path: Path
+) -> None:
+    account = tmp_path / "account.json"
+    options = StoreOptions(gs=GcsOptions(credentials_file=str(account)))
+    for content in (None, "", "{}", f'"{SECRET}"', f'{{"private_key":"{SECRET}"}}', f"nonsense {SECRET}"):
+        if content is not None:
+            account.write_text(content)
+        with pytest.raises(StoreRefusedError, match=r"gs.credentials_file: .*account.json") as raised:
+            open_store("gs://ticks", runtime, options, {})
+        assert SECRET not in str(raised.value)
+
+
+@for_each(
+    [
+        ("s3", StoreOptions(s3=S3Options(endpoint="https://x"))),
+        ("gs", StoreOptions(gs=GcsOptions(credentials_file="/x"))),
+        ("az", StoreOptions(az=AzureOptions(endpoint="https://x"))),
+    ]
+)
+def test_a_table_for_another_kind_of_store_is_refused(table: str, options: StoreOptions) -> None:
+    with pytest.raises(StoreRefusedError, match=rf'storage.options.{table}: .*the store is "file:///x"'):
+        open_store("file:///x", FakeRuntime(), options, {})
+
+
+@for_each(
+    ["file:///var/lib/x", "file:///var/lib/x/", "file:///var/lib/x/store", "file:///var/lib/y/../x/store"]
+)
+def test_a_store_in_a_data_directory_is_refused(url: str) -> None:
+    with pytest.raises(
+        StoreRefusedError, match=r"storage.options.store: .*in the data directory /var/lib/x; "
+    ):
+        check_apart(url, ["/mnt/a", "/var/lib/x"])
+
+
+@for_each(["file:///var/lib/x2", "file:///var/lib", "s3://var/lib/x", "memory://"])
+def test_a_store_outside_of_the_data_directories_is_taken(url: str) -> None:
+    check_apart(url, ["/var/lib/x"])
 
 
 def test_a_folder_is_made_with_the_first_request_and_not_by_a_plan(
@@ -193,9 +249,12 @@ def test_a_folder_that_cannot_be_made_is_an_error_that_names_it(
     runtime: RealTimeRuntime, tmp_path: Path
 ) -> None:
     (tmp_path / "file").write_text("x")
-    store = open_store(f"file://{tmp_path}/file/below", runtime, StoreOptions(), {})
-    with pytest.raises(StoreError, match=r"put c in \"file:///.*/file/below"):
-        runtime.run(store.put("c", b"x"))
+    for place in ("file", "file/below"):
+        store = open_store(f"file://{tmp_path}/{place}", runtime, StoreOptions(), {})
+        with pytest.raises(
+            StoreMisconfiguredError, match=rf"put c in \"file:///.*/{place}\".*a file stands where"
+        ):
+            runtime.run(store.put("c", b"x"))
 
 
 class Keys:
