@@ -39,6 +39,9 @@ class SegmentUpload:
     What fails, or is cancelled, at any point leaves no manifest: its objects are garbage, and the next attempt has
     another segment id. One exception: if only the answer to the manifest's put was lost, the segment in the store is
     whole, though the upload failed.
+
+    :param still_ours: raises ``StoreError`` if the store isn't the one that the node began with. It is asked first, and
+        again at the end: a folder that isn't mounted any more takes every object, and hides them when it is mounted
     """
 
     def __init__(
@@ -47,6 +50,7 @@ class SegmentUpload:
         store: ObjectStore,
         cluster_id: str,
         *,
+        still_ours: Callable[[], Awaitable[None]] | None = None,
         verify: Verify = "size",
         part_bytes: int = PART_BYTES,
         chunk_bytes: int = CHUNK_BYTES,
@@ -56,6 +60,7 @@ class SegmentUpload:
         self._runtime = runtime
         self._store = store
         self._cluster_id = cluster_id
+        self._still_ours = still_ours
         self._verify = verify
         self._part_bytes = part_bytes
         self._chunk_bytes = chunk_bytes
@@ -73,6 +78,7 @@ class SegmentUpload:
         """
         if missing := [kind.value for kind in REQUIRED if kind not in sources]:
             raise ValueError(f"a segment without {', '.join(missing)}")
+        await self._check_place()
         files: dict[str, FileFacts] = {}
         chunk_crcs: list[int] = []
         for kind, source in sources.items():
@@ -90,7 +96,12 @@ class SegmentUpload:
         packed = crcs_of_chunks(chunk_crcs)
         manifest = encode_manifest(manifest_of(segment, self._cluster_id, files, self._chunk_bytes, packed))
         await self._store.put(object_key(segment, MANIFEST), manifest)
+        await self._check_place()
         return custom_metadata_of(manifest)
+
+    async def _check_place(self) -> None:
+        if self._still_ours is not None:
+            await self._still_ours()
 
     async def _send(self, key: str, source: str | bytes, chunk_crcs: list[int], pace: Pace) -> FileFacts:
         if isinstance(source, bytes):

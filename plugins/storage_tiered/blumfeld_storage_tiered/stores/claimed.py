@@ -7,9 +7,16 @@ from collections import Counter
 from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
 
-from blumfeld.spi.object_store import ObjectBytes, ObjectInfo, ObjectStore, StoreError, StoreUnavailableError
+from blumfeld.spi.object_store import (
+    ObjectBytes,
+    ObjectInfo,
+    ObjectNotFoundError,
+    ObjectStore,
+    StoreError,
+    StoreUnavailableError,
+)
 from blumfeld.spi.runtime import Runtime
-from blumfeld_storage_tiered.stores.checking import check_store
+from blumfeld_storage_tiered.stores.checking import MARKER, check_store
 
 
 class ClaimedStore:
@@ -36,6 +43,17 @@ class ClaimedStore:
         """Check the store for this cluster. After a ``StoreUnavailableError`` the next request tries again."""
         self._cluster_id = cluster_id
         await self._ours()
+
+    async def still_ours(self) -> None:
+        """Look whether the marker is there.
+
+        :raises StoreUnavailableError: it isn't: a folder isn't mounted, or somebody has emptied the store
+        """
+        try:
+            await self.head(MARKER)
+        except ObjectNotFoundError:
+            allowed = "the store with this cluster's marker: mount it, or put the marker back"
+            raise StoreUnavailableError(f"{self._shown}: found no {MARKER}; allowed: {allowed}") from None
 
     async def _ours(self) -> ObjectStore:
         if self._is_ours:

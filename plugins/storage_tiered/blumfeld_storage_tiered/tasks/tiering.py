@@ -100,7 +100,7 @@ class Tiering:
             self.events.warning("store unavailable", store=self.shown, error=str(error))
         except StoreError as error:
             raise OSError(str(error)) from None
-        self.uploads = SegmentUpload(self.runtime, self.store, cluster_id)
+        self.uploads = SegmentUpload(self.runtime, self.store, cluster_id, still_ours=self.store.still_ours)
         await self.cache.start()
 
     async def begin(self, composition: Composition) -> None:

@@ -81,6 +81,18 @@ def test_a_request_before_the_start_may_be_made_again() -> None:
     assert rig.runtime.run(rig.store.head("a")).size_bytes == 6
 
 
+def test_a_store_that_lost_its_marker_is_ours_no_more_until_it_is_there_again() -> None:
+    rig = Rig()
+    rig.runtime.run(rig.store.claim("one"))
+    rig.runtime.run(rig.store.still_ours())
+    marker = rig.bucket.read(MARKER)
+    rig.runtime.run(rig.store.delete(MARKER))
+    with pytest.raises(StoreUnavailableError, match=f"found no {MARKER}; allowed: .*mount it"):
+        rig.runtime.run(rig.store.still_ours())
+    rig.bucket.put(MARKER, marker, rig.runtime)
+    rig.runtime.run(rig.store.still_ours())
+
+
 class TestClaimed(ObjectStoreContract):
     virtual_time = lasts = True
 

@@ -46,7 +46,7 @@ def test_a_store_that_is_away_shows_as_errors_and_as_lag() -> None:
     assert found["copy_lag_segments"] == len(segments)
     assert found["copy_lag_bytes"] == sum(segment.size_bytes for segment in segments)
     assert found["copy_errors_total"] > 0
-    assert found["remote_store_errors_total"][("put",)] > 0
+    assert sum(found["remote_store_errors_total"].values()) > 0
     cluster.bucket.faults.heal()
     cluster.rounds(3)
     assert measured(cluster)["copy_lag_segments"] == 0

@@ -6,6 +6,7 @@ import pytest
 
 from blumfeld_storage_tiered.catalog.segment import SegmentState
 from blumfeld_storage_tiered.objects.names import SegmentName, object_key
+from blumfeld_storage_tiered.stores.checking import MARKER
 from blumfeld_storage_tiered.tasks.led_partition import ORPHAN_GRACE_MS, SWEEP_INTERVAL_MS
 from tests.plugins.storage_tiered.tiered_cluster import INTERVAL_MS, PARTITION, TieredCluster
 
@@ -36,6 +37,31 @@ def test_a_copy_that_was_never_finished_goes_after_its_grace() -> None:
     assert not catalog.unfinished()
     assert {key.rpartition(".")[0].rpartition("-")[2] for key in cluster.segment_keys()}
     assert len(cluster.segment_keys()) % 6 == 0
+
+
+def test_a_store_without_its_marker_takes_no_copy() -> None:
+    """It is a folder that isn't mounted: what is put there is hidden when it is mounted again."""
+    cluster = TieredCluster()
+    cluster.rounds()
+    marker = cluster.bucket.read(MARKER)
+    cluster.leader.runtime.run(cluster.leader.tiering.store.delete(MARKER))
+    cluster.write(30)
+    cluster.rounds(3)
+    assert cluster.segment_keys() == []
+    assert cluster.leader.log.copied_end_offset == 0
+    cluster.bucket.put(MARKER, marker, cluster.leader.runtime)
+    cluster.rounds(3)
+    assert cluster.leader.log.copied_end_offset > 0
+
+
+def test_a_store_that_loses_its_marker_during_a_copy_finishes_none() -> None:
+    cluster = TieredCluster()
+    cluster.write(30)
+    cluster.bucket.faults.latency_ms = 1_000
+    cluster.advance(INTERVAL_MS + 3_000)
+    cluster.leader.runtime.run(cluster.leader.tiering.store.delete(MARKER))
+    cluster.advance(60_000)
+    assert SegmentState.COPY_FINISHED not in [change.state for change in cluster.metadata.changes]
 
 
 @pytest.mark.parametrize("age_ms", [0, ORPHAN_GRACE_MS + SWEEP_INTERVAL_MS])
