@@ -36,7 +36,7 @@ of values: the APIs of the protocol, the listeners of the node, the topics that 
 TIERED = """
 ## With tiered storage
 
-What `storage_tiered` adds. A topic has its samples on the nodes that lead its partitions.
+What `storage_tiered` adds ([tiered.md](tiered.md)). A topic has its samples on the nodes that lead its partitions.
 
 | metric | kind | labels | meaning |
 |---|---|---|---|

@@ -149,6 +149,23 @@ def test_other_files_are_shown(written: Path, name: str) -> None:
     assert rows(max(written.glob(name), key=lambda path: path.stat().st_size))
 
 
+@pytest.mark.parametrize("suffix", ["log", "index", "timeindex", "snapshot"])
+def test_a_file_of_a_remote_segment_is_shown_as_the_local_one(
+    written: Path, tmp_path: Path, suffix: str
+) -> None:
+    """An object store has the same files, with the id of the segment in their names."""
+    local = sorted((written / f"{TOPIC}-0").glob(f"*.{suffix}"))[-1]
+    remote = tmp_path / f"{local.stem}-XrQlh8GbRfq72WiwM1JrJg.{suffix}"
+    shutil.copy(local, remote)
+    assert log(remote, "--json").replace(remote.name, local.name) == log(local, "--json")
+
+
+def test_the_leader_epochs_of_a_remote_segment_are_shown(written: Path, tmp_path: Path) -> None:
+    remote = tmp_path / "00000000000000000903-XrQlh8GbRfq72WiwM1JrJg.leader_epoch_checkpoint"
+    shutil.copy(written / f"{TOPIC}-0" / "leader-epoch-checkpoint", remote)
+    assert '"start offset"' in log(remote, "--json")
+
+
 def test_a_sound_directory_verifies(written: Path) -> None:
     assert "2 of 2 logs are sound" in log(written, "--verify", "--deep")
     assert rows(written, "--verify") == []

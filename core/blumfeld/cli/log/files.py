@@ -36,6 +36,8 @@ from blumfeld.wire.primitives import DecodeError
 
 _SET_ASIDE = re.compile(r"\.(cut|damaged)(-\d+)?$")
 """Suffix that recovery or a repair gives to a log file that it sets aside."""
+_SEGMENT_ID = re.compile(r"(?<=^[0-9]{20})-[A-Za-z0-9_-]{22}(?=\.)")
+"""Stands between offset and suffix where a file was copied from an object store: the name of a remote segment."""
 _METADATA_SNAPSHOT = re.compile(r"(bootstrap|[0-9]{20}-[0-9]{10})\.checkpoint")
 """Names of files that hold batches of the cluster metadata."""
 BATCH_COLUMNS = (
@@ -82,7 +84,7 @@ def file_listing(path: str, window: Window) -> list[Listing]:
     :raises ValueError: the contents do not fit the file's name
     """
     name = path.rpartition("/")[2]
-    segment = parse_segment_name(_SET_ASIDE.sub("", name))
+    segment = parse_segment_name(_SEGMENT_ID.sub("", _SET_ASIDE.sub("", name)))
     data = read(path)
     if segment is None:
         if _METADATA_SNAPSHOT.fullmatch(name):
@@ -265,7 +267,7 @@ def snapshot_listing(name: str, data: bytes) -> Listing:
 
 
 def _other(name: str, data: bytes) -> Listing:
-    if name == EPOCHS:
+    if name == EPOCHS or name.endswith(".leader_epoch_checkpoint"):
         return Listing(name, ("epoch", "start offset"), list(LeaderEpochCache.decode(data, name).entries))
     if name.endswith("-checkpoint"):
         rows = [(str(partition), offset) for partition, offset in decode_offsets(data, name).items()]

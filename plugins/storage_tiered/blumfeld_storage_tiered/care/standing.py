@@ -102,7 +102,8 @@ def cost(topics: Iterable[TopicStanding], prices: PriceList) -> Cost:
     for topic in topics:
         gb = topic.remote_bytes / GB
         month += gb * prices.gb_month
-        # The size of each object is asked for once it is there.
-        written += topic.puts / 1000 * prices.put_1000 + topic.objects / 1000 * prices.get_1000
+        # The size of each object but the manifest is asked for once it is there.
+        heads = topic.objects - topic.segments
+        written += topic.puts / 1000 * prices.put_1000 + heads / 1000 * prices.get_1000
         read_once += topic.gets / 1000 * prices.get_1000 + gb * prices.gb_out
     return Cost(month, written, read_once)

@@ -66,7 +66,7 @@ def _compare(data: bytes, ours: Marker, shown: str) -> None:
     if marker.cluster_id != ours.cluster_id:
         raise StoreMisconfiguredError(
             f"{shown} belongs to another cluster: found cluster id {marker.cluster_id}; allowed: {ours.cluster_id},"
-            " this cluster's. Take another bucket or prefix; to restore a cluster, format its node with the found id"
+            " this cluster's. Take another bucket or prefix"
         )
     if marker.layout_version > ours.layout_version:
         raise StoreMisconfiguredError(
