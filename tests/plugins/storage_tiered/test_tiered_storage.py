@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from blumfeld.spi.cluster import PartitionImage, TopicImage
+from blumfeld.spi.completion import Completion
+from blumfeld.wire.errors import BrokerError, ErrorCode
+from blumfeld_storage_tiered.cache.chunk_cache import FOLDER
 from tests.plugins.storage_tiered.tiered_cluster import NAME, TOPIC_ID, TieredCluster, TieredNode
 
 
@@ -176,3 +181,20 @@ def test_two_nodes_may_delete_the_same_topic() -> None:
     cluster.advance(600_000)
     assert cluster.segment_keys() == []
     assert [node.runtime.defects for node in cluster.nodes] == [[], []]
+
+
+def test_cached_bytes_that_have_changed_cost_one_retriable_error(cluster: TieredCluster) -> None:
+    cluster.write(30)
+    cluster.rounds()
+    cluster.drop_local()
+    cluster.read_all()
+    files, folder = cluster.leader.runtime.files, f"/data/{FOLDER}"
+    for name in files.list_dir(folder):
+        file = files.open(f"{folder}/{name}")
+        file.pwritev([bytes(file.size())], 0)
+        file.close()
+    read: Completion[Any] = cluster.leader.log.read(0, 1000, 100, True)
+    cluster.advance(1_000)
+    assert isinstance(read.error, BrokerError)
+    assert read.error.code is ErrorCode.KAFKA_STORAGE_ERROR
+    cluster.read_all()

@@ -182,8 +182,11 @@ class ChunkCache:
             return None
         try:
             file = self._runtime.files.open(entry.path, write=False)
+            if (size := file.size()) != entry.size_bytes:
+                file.close()
+                raise OSError(f"found {size} bytes; written were {entry.size_bytes}")
         except OSError as error:
-            # Somebody removed the file, or no descriptor is left: bring it again.
+            # Somebody removed the file or changed it, or no descriptor is left: bring it again.
             self._events.warning("cached chunk lost", path=entry.path, error=str(error))
             self.forget(key)
             return None

@@ -13,6 +13,7 @@ from blumfeld.spi.parts import release, size_of
 from blumfeld.spi.runtime import Runtime
 from blumfeld.spi.storage import LogRead, TimestampOffset
 from blumfeld.wire.batches.record_batch import HEADER_BYTES, RecordBatch
+from blumfeld.wire.errors import BrokerError, ErrorCode
 from blumfeld_storage_tiered.cache.segment_bytes import SegmentBytes
 from blumfeld_storage_tiered.catalog.catalog import Served
 from blumfeld_storage_tiered.catalog.segment import RemoteSegment
@@ -118,7 +119,13 @@ class RemoteReads:
             if at + HEADER_BYTES > len(data):
                 data = await self._source.read_some(segment, position, HEADER_BYTES, SCAN_BYTES)
                 data_at, at = position, 0
-            batch = RecordBatch.peek(memoryview(data)[at:])
+            try:
+                batch = RecordBatch.peek(memoryview(data)[at:])
+            except BrokerError as error:
+                self._source.forget(
+                    segment
+                )  # the store's bytes were checked: those of the cache have changed since
+                raise BrokerError(ErrorCode.KAFKA_STORAGE_ERROR, f"in the cache: {error}") from None
             yield BatchPlace(position, batch.size_bytes, batch)
             position += batch.size_bytes
 

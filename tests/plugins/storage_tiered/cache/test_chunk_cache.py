@@ -170,3 +170,15 @@ def test_a_file_that_somebody_removed_is_brought_again(runtime: FakeRuntime) -> 
         runtime.files.unlink(f"/data/{FOLDER}/{name}")
     assert read(runtime, cache, loads, 1) == b"\x01" * 100
     assert (loads.asked, cache.size_bytes) == ([1, 1], 100)
+
+
+@pytest.mark.parametrize("size", [0, 50, 101])
+def test_a_file_that_somebody_changed_in_length_is_brought_again(runtime: FakeRuntime, size: int) -> None:
+    cache, loads = cache_of(runtime), Loads()
+    read(runtime, cache, loads, 1)
+    (name,) = files(runtime)
+    file = runtime.files.open(f"/data/{FOLDER}/{name}")
+    file.truncate(size)
+    file.close()
+    assert read(runtime, cache, loads, 1) == b"\x01" * 100
+    assert loads.asked == [1, 1]
