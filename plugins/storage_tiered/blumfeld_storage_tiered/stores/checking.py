@@ -9,6 +9,7 @@ import msgspec
 
 from blumfeld.spi.object_store import (
     ObjectExistsError,
+    ObjectNotFoundError,
     ObjectStore,
     StoreError,
     StoreMisconfiguredError,
@@ -33,19 +34,36 @@ class Marker(msgspec.Struct, frozen=True):
     layout_version: int
 
 
-async def check_store(runtime: Runtime, store: ObjectStore, cluster_id: str, shown: str) -> None:
+async def check_store(
+    runtime: Runtime, store: ObjectStore, cluster_id: str, shown: str, *, may_be_new: bool = True
+) -> None:
     """Claim the store for this cluster, and try what a node does with it.
 
     The first node of a cluster writes the marker; a conditional put decides between two.
 
     :param shown: the store for people, ``shown_url``'s
+    :param may_be_new: a store without a marker is taken. Not where it had one before: it isn't mounted, or was emptied
     :raises StoreMisconfiguredError: it belongs to another cluster, or has a layout that this build doesn't know, or
         gives back something else than was put. No later check succeeds before somebody changes something
     :raises StoreDeniedError: the credentials don't allow it
     :raises StoreUnavailableError: it can't be reached now. A node that already serves may try again later
     """
+    if not may_be_new:
+        await check_marker(store, shown)
     await _claim(store, cluster_id, shown)
     await _probe(store, f"blumfeld-probe-{uuid_text(runtime.new_uuid())}", shown)
+
+
+async def check_marker(store: ObjectStore, shown: str) -> None:
+    """Look whether the marker is there.
+
+    :raises StoreUnavailableError: it isn't: a folder isn't mounted, or somebody has emptied the store
+    """
+    try:
+        await store.head(MARKER)
+    except ObjectNotFoundError:
+        allowed = "the store that this node has used, with its marker: mount it, or put the marker back"
+        raise StoreUnavailableError(f"{shown}: found no {MARKER}; allowed: {allowed}") from None
 
 
 async def _claim(store: ObjectStore, cluster_id: str, shown: str) -> None:

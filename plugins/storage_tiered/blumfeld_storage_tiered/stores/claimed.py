@@ -10,13 +10,12 @@ from contextlib import contextmanager
 from blumfeld.spi.object_store import (
     ObjectBytes,
     ObjectInfo,
-    ObjectNotFoundError,
     ObjectStore,
     StoreError,
     StoreUnavailableError,
 )
-from blumfeld.spi.runtime import Runtime
-from blumfeld_storage_tiered.stores.checking import MARKER, check_store
+from blumfeld.spi.runtime import Files, Runtime
+from blumfeld_storage_tiered.stores.checking import check_marker, check_store
 
 
 class ClaimedStore:
@@ -25,9 +24,15 @@ class ClaimedStore:
     A store that is away when a node starts may turn out to be another cluster's, whose segments would be garbage to us:
     so no request is made before the check has succeeded. The first request makes the check where the start couldn't,
     and may raise what ``check_store`` raises.
+
+    :param used_file: a file of this node with the store that it has used. That store is
+        never taken for a new one: its folder may not be mounted. Remove the file to begin with an empty store
     """
 
-    def __init__(self, runtime: Runtime, store: ObjectStore, shown: str) -> None:
+    def __init__(
+        self, runtime: Runtime, store: ObjectStore, shown: str, used_file: str | None = None
+    ) -> None:
+        self._used_file = used_file
         self._runtime = runtime
         self._store = store
         self._shown = shown
@@ -49,11 +54,7 @@ class ClaimedStore:
 
         :raises StoreUnavailableError: it isn't: a folder isn't mounted, or somebody has emptied the store
         """
-        try:
-            await self.head(MARKER)
-        except ObjectNotFoundError:
-            allowed = "the store with this cluster's marker: mount it, or put the marker back"
-            raise StoreUnavailableError(f"{self._shown}: found no {MARKER}; allowed: {allowed}") from None
+        await check_marker(self, self._shown)
 
     async def _ours(self) -> ObjectStore:
         if self._is_ours:
@@ -62,9 +63,17 @@ class ClaimedStore:
             if not self._is_ours:
                 if self._cluster_id is None:
                     raise StoreUnavailableError(f"{self._shown} was not claimed yet: the node starts")
-                await check_store(self._runtime, self._store, self._cluster_id, self._shown)
+                await self._check(self._cluster_id)
                 self._is_ours = True
         return self._store
+
+    async def _check(self, cluster_id: str) -> None:
+        offload, files, used = self._runtime.offload, self._runtime.files, self._used_file
+        ours = f"{cluster_id} {self._shown}\n".encode()
+        before = b"" if used is None else await offload(_content, files, used)
+        await check_store(self._runtime, self._store, cluster_id, self._shown, may_be_new=before != ours)
+        if used is not None and before != ours:
+            await offload(_replace, files, used, ours)
 
     @contextmanager
     def _counted(self, operation: str) -> Iterator[None]:
@@ -109,3 +118,12 @@ class ClaimedStore:
     async def close(self) -> None:
         """As ``ObjectStore.close``."""
         await self._store.close()
+
+
+def _content(files: Files, path: str) -> bytes:
+    return files.read_bytes(path) if files.exists(path) else b""
+
+
+def _replace(files: Files, path: str, content: bytes) -> None:
+    files.make_dirs(path.rpartition("/")[0])  # the local storage, which makes it, starts later
+    files.write_atomically(path, content)

@@ -29,6 +29,8 @@ from blumfeld_storage_tiered.stores.claimed import ClaimedStore
 from blumfeld_storage_tiered.tasks.deletion import delete_partition, delete_segments, sleep
 from blumfeld_storage_tiered.tasks.led_partition import LedPartition
 
+USED_FILE = "remote-store"
+"""The file in the data directory that says which store this node has used."""
 LEFT_INTERVAL_MS = 600_000
 """Pause between two searches for partitions whose topics are gone."""
 LEFT_GRACE_MS = 3_600_000
@@ -57,7 +59,10 @@ class Tiering:
         self.node_id = composition.node_id
         self.metadata = metadata
         self.counts = Counts()
-        self.store = ClaimedStore(runtime, store, shown)
+        # A store in memory is a new one after every start.
+        lasts = not shown.startswith('"memory:')
+        used_file = f"{composition.data_dir}/{USED_FILE}" if lasts else None
+        self.store = ClaimedStore(runtime, store, shown, used_file)
         self.objects = SegmentObjects(runtime, self.store)
         self.uploads: SegmentUpload
         """Made at the start, when the cluster's id is known."""

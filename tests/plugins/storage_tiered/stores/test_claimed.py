@@ -93,6 +93,25 @@ def test_a_store_that_lost_its_marker_is_ours_no_more_until_it_is_there_again() 
     rig.runtime.run(rig.store.still_ours())
 
 
+def test_a_store_that_a_node_has_used_is_never_taken_for_a_new_one() -> None:
+    """Its folder isn't mounted: what is put there would be hidden later."""
+    rig = Rig()
+
+    def restarted(bucket: SimulatedBucket, shown: str = "x") -> ClaimedStore:
+        return ClaimedStore(rig.runtime, SimulatedStore(rig.runtime, bucket), shown, "/data/used")
+
+    rig.runtime.run(restarted(rig.bucket).claim("one"))
+    empty = SimulatedBucket()
+    store = restarted(empty)
+    for request in (store.claim("one"), store.put("a", b"x")):
+        with pytest.raises(StoreUnavailableError, match=f"found no {MARKER}; allowed: .*mount it"):
+            rig.runtime.run(request)
+    assert empty.keys() == []
+    rig.runtime.run(restarted(rig.bucket).claim("one"))
+    rig.runtime.run(restarted(empty, "y").claim("one"))
+    assert empty.keys() == [MARKER]
+
+
 class TestClaimed(ObjectStoreContract):
     virtual_time = lasts = True
 
