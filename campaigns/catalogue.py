@@ -227,6 +227,10 @@ startup | 2 min
   Start-up to the first answer, and idle memory, beside Kafka.
   campaigns.bench.starts.startup ?--peer=peer
 
+tiered-bench | 15 min
+  Tiered storage beside local storage, and Kafka's beside both: ack, tail, catch-up, requests to the store, CPU.
+  campaigns.bench.tiered [ --out bench-results/tiered.json ] ?--peer=peer
+
 group-load | 10 min
   How long a killed node takes to have 10,000 groups of 100 offsets back, beside Kafka.
   campaigns.bench.starts.group_load ?--peer=peer

@@ -15,10 +15,10 @@ KAFKA_WARM_UP_S = 25.0
 PAGE_CACHE = "--durability 'page cache'"
 
 
-def this_build(settings: Sequence[str] = ()) -> VariantSpec:
+def this_build(settings: Sequence[str] = (), label: str = "blumfeld") -> VariantSpec:
     """Return the broker of this checkout with its built-in manifest and ``section.key=value`` laid over it."""
     words = [word for setting in settings for word in ("--set", setting)]
-    return parse_variant(shlex.join(["default", "--label", "blumfeld", *words]))
+    return parse_variant(shlex.join(["default", "--label", label, *words]))
 
 
 def kafka_text(
@@ -29,14 +29,17 @@ def kafka_text(
     version: str = "",
     warm_up_s: float = KAFKA_WARM_UP_S,
     nodes: int = 1,
+    tiered: bool = False,
 ) -> str:
     """Return Apache Kafka as ``blumfeld bench`` takes it.
 
     :param words: put behind the start command: ``key=value`` of its configuration
     :param version: the release; empty for the script's own choice
+    :param tiered: with Kafka's LocalTieredStorage as its remote store
     """
     start = f"{shlex.quote(str(peer))} start {{folder}}/data {{port}} {words}".strip()
-    start = f"env KAFKA_PEER_VERSION={version} {start}" if version else start
+    variables = [f"KAFKA_PEER_VERSION={version}"] * bool(version) + ["KAFKA_PEER_TIERED=1"] * tiered
+    start = " ".join(["env", *variables, start]) if variables else start
     text = f"kafka://127.0.0.1:0 --start {shlex.quote(start)} --warm-up {warm_up_s:g} --label {shlex.quote(label)}"
     return f"{text} --nodes {nodes}" if nodes > 1 else text
 

@@ -53,6 +53,8 @@ METADATA_VERSION = 8
 CREATE_TOPICS_VERSION = 4
 ALTER_CONFIGS_VERSION = 0
 LIST_OFFSETS_VERSION = 4
+TIERED_OFFSETS_VERSION = 9
+"""Version of ListOffsets that knows the special offsets of a tiered log."""
 FIND_COORDINATOR_VERSION, TOPIC_ID_VERSION, DESCRIBE_CONFIGS_VERSION = 2, 12, 2
 
 TOPIC_RESOURCE, BROKER_RESOURCE = 2, 4
@@ -60,6 +62,7 @@ TOPIC_RESOURCE, BROKER_RESOURCE = 2, 4
 
 LATEST = -1
 EARLIEST = -2
+EARLIEST_LOCAL, LATEST_TIERED = -4, -5
 POLL_S = 0.02
 
 Leader = Broker
@@ -148,7 +151,7 @@ class WireClient:
         return self.offsets(name, leaders, LATEST)
 
     def offsets(self, name: str, leaders: Sequence[Leader], timestamp: int) -> list[int]:
-        """Return the offset for a timestamp, LATEST or EARLIEST, asked of each partition's leader."""
+        """Return the offset for a timestamp or a special one (LATEST …), asked of each partition's leader."""
         offsets = [-1] * len(leaders)
         for leader in sorted(set(leaders)):
             mine = [index for index, at in enumerate(leaders) if at == leader]
@@ -161,7 +164,8 @@ class WireClient:
     def _list_offsets(self, name: str, partitions: Sequence[int], timestamp: int) -> dict[int, int]:
         wanted = [ListOffsetsPartition(partition_index=index, timestamp=timestamp) for index in partitions]
         request = ListOffsetsRequest(replica_id=-1, topics=[ListOffsetsTopic(name=name, partitions=wanted)])
-        answer = self._ask(request, LIST_OFFSETS_VERSION, ListOffsetsResponse)
+        version = LIST_OFFSETS_VERSION if timestamp > EARLIEST_LOCAL else TIERED_OFFSETS_VERSION
+        answer = self._ask(request, version, ListOffsetsResponse)
         offsets = {}
         for partition in answer.topics[0].partitions:
             _refused(partition.error_code, f"{name}-{partition.partition_index}")
