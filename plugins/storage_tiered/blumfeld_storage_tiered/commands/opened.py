@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import sys
 import time
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
@@ -22,8 +24,8 @@ from blumfeld.wire.primitives import DecodeError
 from blumfeld_storage_tiered.care.cluster import RunningCluster
 from blumfeld_storage_tiered.options import Options
 from blumfeld_storage_tiered.stores.checking import MARKER, MARKER_BYTES_MAX, Marker
-from blumfeld_storage_tiered.stores.opening import open_store
-from blumfeld_storage_tiered.stores.urls import StoreRefusedError, shown_url
+from blumfeld_storage_tiered.stores.opening import AT, open_store
+from blumfeld_storage_tiered.stores.urls import StoreRefusedError, parse_url, shown_url
 
 T = TypeVar("T")
 
@@ -31,6 +33,7 @@ FAILED, BAD_MANIFEST = 1, 2
 """Exit statuses beside 0. A store or a broker that can't be asked ends with ``BAD_MANIFEST``, too: nothing is said of
 the segments."""
 PLUGIN = "storage_tiered"
+USED = "the store of a node that has started once"
 FAILURES = (
     ManifestError,
     PluginContractError,
@@ -57,8 +60,8 @@ class OpenedStore(NamedTuple):
     options: Options
     shown: str
     """Its URL for people."""
-    cluster_id: str | None
-    """The cluster that it belongs to; ``None`` if no cluster has claimed it."""
+    cluster_id: str
+    """The cluster that it belongs to."""
 
 
 class _Files:
@@ -99,15 +102,27 @@ def options_of(path: str) -> Options:
 
 @asynccontextmanager
 async def opened_store(path: str) -> AsyncIterator[OpenedStore]:
-    """Open the store that a manifest names, and read to which cluster it belongs. Nothing is written."""
+    """Open the store that a manifest names, and read to which cluster it belongs. Nothing is written.
+
+    :raises ManifestError: it can't be opened, or no cluster has used it: a mistake in its URL would look like an empty
+        store, in which nothing is wrong
+    """
     options = options_of(path)
     runtime = cast("Runtime", _CommandRuntime())
     try:
+        shown, place = shown_url(options.store), parse_url(options.store)
+        if place.scheme == "file" and not os.path.isdir(place.prefix):
+            raise StoreRefusedError(AT, f"{shown}, a folder that isn't there", USED)
         store = open_store(options.store, runtime, options.of_store(), {})
     except StoreRefusedError as error:
         raise ManifestError(path, [Problem(error.path, error.found, error.allowed)]) from None
     try:
-        yield OpenedStore(store, runtime, options, shown_url(options.store), await _cluster_id(store))
+        cluster_id = await _cluster_id(store)
+        if cluster_id is None:
+            raise ManifestError(
+                path, [Problem(AT, f"{shown}, in which {MARKER} isn't or is no marker", USED)]
+            )
+        yield OpenedStore(store, runtime, options, shown, cluster_id)
     finally:
         await store.close()
 
@@ -136,7 +151,7 @@ def asked_cluster(bootstrap: str, opened: OpenedStore) -> RunningCluster:
         cluster = RunningCluster(host, port)
     except OSError as error:
         raise OSError(f"--bootstrap: {bootstrap} doesn't answer: {error.strerror or error}") from None
-    if opened.cluster_id is not None and cluster.cluster_id != opened.cluster_id:
+    if cluster.cluster_id != opened.cluster_id:
         cluster.close()
         raise OSError(
             f"--bootstrap: found {bootstrap} of the cluster {cluster.cluster_id}; allowed: a broker of"
@@ -146,15 +161,22 @@ def asked_cluster(bootstrap: str, opened: OpenedStore) -> RunningCluster:
 
 
 def run(work: Coroutine[Any, Any, int]) -> None:
-    """Run a command to its exit status. Its errors become a line each."""
+    """Run a command to its exit status. Its errors become a line each.
+
+    The process ends at once then. obstore's threads may still drop what belongs to the interpreter; while that shuts
+    down, one of them would abort the process, and every tenth command ended with 134.
+    """
     try:
         status = asyncio.run(work)
     except FAILURES as error:
         for line in str(error).splitlines():
             typer.echo(f"blumfeld: {line}", err=True)
-        raise typer.Exit(BAD_MANIFEST) from None
-    if status:
-        raise typer.Exit(status)
+        status = BAD_MANIFEST
+    sys.stdout.flush()
+    sys.stderr.flush()
+    if sys.stdout is sys.__stdout__:  # and isn't read by a test in this process
+        os._exit(status)
+    raise typer.Exit(status)
 
 
 def bytes_text(size_bytes: float) -> str:

@@ -62,7 +62,7 @@ def _show(opened: OpenedStore, topics: Sequence[TopicStanding]) -> None:
     def known(value: int | None) -> str:
         return "-" if value is None else bytes_text(value)
 
-    typer.echo(f"{opened.shown}, cluster {opened.cluster_id or 'none'}")
+    typer.echo(f"{opened.shown}, cluster {opened.cluster_id}")
     line = "{:<32} {:>9} {:>12} {:>12} {:>12} {:>14}"
     typer.echo(line.format("topic", "segments", "remote", "local", "not copied", "records to copy"))
     for topic in topics:

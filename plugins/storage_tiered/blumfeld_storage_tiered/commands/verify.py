@@ -51,7 +51,7 @@ async def _verify(manifest: str, topic: str | None, bootstrap: str | None, *, as
         if not as_json:
             checked = verification.checked
             against = "their manifests" if records is None else "their manifests and the metadata topic"
-            typer.echo(f"{opened.shown}, cluster {opened.cluster_id or 'none'}")
+            typer.echo(f"{opened.shown}, cluster {opened.cluster_id}")
             line = f"{checked.segments} segments with {bytes_text(checked.size_bytes)} read against {against}"
             typer.echo(f"{line}; {checked.under_way} under way; {wrong} wrong")
         return FAILED if wrong else 0

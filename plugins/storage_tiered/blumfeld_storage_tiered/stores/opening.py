@@ -63,7 +63,8 @@ def open_store(
         return _opened(obstore.store, place, shown_url(url), runtime, options)
     except (obstore.exceptions.BaseError, OSError) as error:
         reason = str(error).partition("\n")[0][:200]
-        raise StoreRefusedError(AT, f"{shown_url(url)} ({reason})", FORMS[place.scheme]) from None
+        allowed = f"{FORMS[place.scheme]}, with all parts of its credentials in the environment or in a file"
+        raise StoreRefusedError(AT, f"{shown_url(url)} ({reason})", allowed) from None
 
 
 def check_apart(url: str, data_dirs: Sequence[str]) -> None:

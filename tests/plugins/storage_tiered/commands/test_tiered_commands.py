@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import typer
 from typer.testing import CliRunner, Result
 
 from blumfeld.testing import EmbeddedBroker
 from blumfeld_bench.drivers.wire_client import WireClient
-from blumfeld_storage_tiered.commands import app
+from blumfeld_storage_tiered.commands import app, verify
 from tests.plugins.storage_tiered.tiered_cluster import TieredCluster
 
 
@@ -69,6 +71,17 @@ def test_the_status_has_the_cost(folder: Path) -> None:
 
 
 REFUSED = [
+    ("file:///no/folder", "", 'storage.options.store: found "file:///no/folder", a folder that isn\'t there'),
+    (
+        "file:///usr",
+        "",
+        "in which blumfeld-cluster.json isn't or is no marker; allowed: the store of a node that",
+    ),
+    (
+        "s4://b",
+        "",
+        'storage.options.store: found "s4://b"; allowed: one of the schemes az, file, gs, memory, s3',
+    ),
     ("s3://k:secret@b", "", 'storage.options.store: found "s3://***@b"'),
     (
         "file:///x",
@@ -92,6 +105,19 @@ def test_a_manifest_that_can_t_be_used_ends_with_2(
     assert result.exit_code == 2
     assert told in result.stderr
     assert "secret" not in result.stderr
+    assert not Path("/no").exists()
+
+
+def test_a_command_ends_its_process_before_the_interpreter_shuts_down(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """obstore's threads aborted every tenth command while it did."""
+    ended: list[int] = []
+    monkeypatch.setattr("os._exit", ended.append)
+    monkeypatch.setattr("sys.__stdout__", sys.stdout)
+    with pytest.raises(typer.Exit):
+        verify.command(manifest_of(folder, f"file://{folder}/store"))
+    assert ended == [0]
 
 
 def test_a_manifest_without_tiered_storage_is_refused(tmp_path: Path) -> None:

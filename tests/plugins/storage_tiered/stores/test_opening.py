@@ -390,3 +390,13 @@ def test_what_was_put_into_a_folder_is_on_the_device(
 def test_the_options_of_a_store_are_those_of_the_plug_in() -> None:
     fields = {field.name for field in msgspec.structs.fields(Options)}
     assert {field.name for field in msgspec.structs.fields(StoreOptions)} <= fields
+
+
+def test_half_of_the_credentials_is_refused_and_says_what_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", SECRET)
+    monkeypatch.delenv("AWS_ACCESS_KEY_ID", raising=False)
+    with pytest.raises(
+        StoreRefusedError, match=r"Missing AccessKeyId.*allowed: .*all parts of its credentials"
+    ) as raised:
+        open_store("s3://ticks", FakeRuntime(), StoreOptions(), {})
+    assert SECRET not in str(raised.value)
