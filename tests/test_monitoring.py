@@ -92,6 +92,10 @@ SERIES = {
     'blumfeld_metadata_applied_offset{job="b", instance="1"}': "5000+0x3",
     'blumfeld_metadata_applied_offset{job="b", instance="2"}': "5000 5000 100 100",
     'blumfeld_request_errors_total{job="b", instance="1", api="Fetch", error="UNKNOWN_SERVER_ERROR"}': "0 0 0 1",
+    'blumfeld_topic_remote_copy_errors_total{job="b", instance="1", topic="t"}': "0+1x60",
+    'blumfeld_topic_remote_copy_lag_bytes{job="b", instance="1", topic="t"}': "1000x60",
+    'blumfeld_topic_remote_copy_errors_total{job="b", instance="1", topic="well"}': "0+1x60",
+    'blumfeld_topic_remote_copy_lag_bytes{job="b", instance="1", topic="well"}': "0x60",
     'blumfeld_group_lag{group="g", topic="t", partition="0"}': "20000+1000x60",
     'blumfeld_group_lag{group="still", topic="t", partition="0"}': "20000+0x60",
 }
@@ -99,6 +103,9 @@ FIRING = {
     ("BlumfeldNoActiveController", "3m"): [{"severity": "page", "job": "b"}],
     ("BlumfeldNoActiveController", "0m"): [],
     ("BlumfeldMetadataBehind", "3m"): [{"severity": "ticket", "job": "b", "instance": "2"}],
+    ("BlumfeldRemoteCopiesFail", "45m"): [
+        {"severity": "ticket", "job": "b", "instance": "1", "topic": "t"},
+    ],
     ("BlumfeldGroupFallsBehind", "45m"): [{"severity": "ticket", "group": "g"}],
 }
 """(Alert, moment) → the labels that it fires with."""
