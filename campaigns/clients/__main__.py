@@ -20,6 +20,7 @@ from campaigns.clients.checks.columns import COLUMNS_OF
 from campaigns.clients.client import NO_REBALANCE_DELAY
 from campaigns.clients.java import PEER_VARIABLE
 from campaigns.clients.matrix import ALL_COLUMNS, MARKS, Cell, Row, problems, remarks, run_matrix
+from campaigns.every_topic_tiered.nodes import add_tiered_option, tiered_settings, told
 from campaigns.terminal import BAD_INPUT, console_of
 
 COLOURS = {"ok": "green", "failed": "bold red", "not offered": "dim"}
@@ -31,6 +32,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     names = given.only.replace(",", " ").split() or list(CLIENTS)
     columns = given.columns.replace(",", " ").split() or list(ALL_COLUMNS)
     console = console_of(160)
+    if given.tiered and given.bootstrap:
+        console.print("--tiered is for nodes that this campaign starts, not for those of --bootstrap")
+        return BAD_INPUT
     for kind, wanted, known in (("client", names, CLIENTS), ("column", columns, ALL_COLUMNS)):
         unknown = [name for name in wanted if name not in known]
         if unknown:
@@ -41,8 +45,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     with ExitStack() as stack:
         bootstrap = given.bootstrap
         if not bootstrap:
-            folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="blumfeld-clients-"))
-            cluster = cluster_of_this_build(given.nodes, Path(folder), [NO_REBALANCE_DELAY])
+            folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="blumfeld-clients-")))
+            settings = [NO_REBALANCE_DELAY, *(tiered_settings(folder, given.tiered) if given.tiered else ())]
+            if given.tiered:
+                stack.callback(lambda: console.print(told(folder), markup=False))
+            cluster = cluster_of_this_build(given.nodes, folder, settings)
             stack.callback(cluster.stop)
             cluster.start()
             bootstrap = cluster.addresses
@@ -109,6 +116,7 @@ def _parser() -> argparse.ArgumentParser:
         metavar="HOST:PORT,…",
         help="use running brokers instead: the address of each of the cluster",
     )
+    add_tiered_option(parser)
     parser.add_argument(
         "--peer",
         default=os.environ.get(PEER_VARIABLE, ""),

@@ -18,6 +18,7 @@ from blumfeld_kit.cluster import REPLICAS, REPLICATED, Cluster
 from campaigns.clients.client import NO_REBALANCE_DELAY
 from campaigns.clients.franz_go import FranzGo
 from campaigns.cluster.contenders import KAFKA, OURS, Contender, contenders_of, this_build
+from campaigns.every_topic_tiered.nodes import add_tiered_option, tiered_settings, told
 from campaigns.figures import save
 from campaigns.kgo_suite.events import SKIPPED, Outcome, Report, failed_tests, lines_of, outcomes_of, table_of
 from campaigns.kgo_suite.program import NoSuiteError, Suite, pattern_of
@@ -33,7 +34,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given = _parser().parse_args(arguments)
     console = console_of()
     try:
-        contenders = _contenders(given)
+        _check(given)
         suite = Suite.ready()
     except (NoSuiteError, ValueError) as error:
         return refused("kgo-suite", error)
@@ -43,7 +44,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             stack.enter_context(tempfile.TemporaryDirectory(prefix="blumfeld-kgo-"))
         )
         folder.mkdir(parents=True, exist_ok=True)
-        for contender in contenders:
+        for contender in _contenders(given, folder):
             try:
                 report = _run(contender, suite, given, folder)
             except NodeError as error:
@@ -51,6 +52,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 return 1
             reports.append(report)
             _print(report, console)
+            if given.tiered and report.contender == OURS:
+                console.print(told(folder), markup=False)
             save(given.out, reports)
     console.print(table_of(reports))
     return 0 if all(report.is_good for report in reports if report.contender != KAFKA) else 1
@@ -102,14 +105,20 @@ def _print(report: Report, console: Console) -> None:
         console.print(f"{report.contender}: {line}", markup=False, style=style)
 
 
-def _contenders(given: argparse.Namespace) -> list[Contender | None]:
-    """Return the clusters that were asked for; ``None`` for one that runs already.
+def _check(given: argparse.Namespace) -> None:
+    """:raises ValueError: clusters or options that don't go together"""
+    if given.tiered and (given.bootstrap or OURS not in given.only.split(",")):
+        raise ValueError(f"--tiered is for {OURS}; found --bootstrap, or --only without it")
+    if not given.bootstrap:
+        contenders_of(given.only.split(","), this_build(), given.peer)
 
-    :raises ValueError: a name is unknown
-    """
+
+def _contenders(given: argparse.Namespace, folder: Path) -> list[Contender | None]:
+    """Return the clusters that were asked for; ``None`` for one that runs already."""
     if given.bootstrap:
         return [None]
-    ours = this_build(settings=(NO_REBALANCE_DELAY, *REPLICATED, *given.set))
+    tiered = tiered_settings(folder, given.tiered) if given.tiered else ()
+    ours = this_build(settings=(NO_REBALANCE_DELAY, *REPLICATED, *tiered, *given.set))
     return list(contenders_of(given.only.split(","), ours, given.peer))
 
 
@@ -130,6 +139,7 @@ def _parser() -> argparse.ArgumentParser:
         "--records", type=int, default=RECORDS, help="that the largest tests copy from topic to topic"
     )
     parser.add_argument("--limit-s", type=float, default=LIMIT_S, help="time for one run of all tests")
+    add_tiered_option(parser)
     add_node_options(parser)
     return parser
 
