@@ -14,6 +14,7 @@ from blumfeld.spi.completion import Completion
 from blumfeld.spi.hooks import EventLog
 from blumfeld.spi.object_store import ObjectBytes
 from blumfeld.spi.parts import Part
+from blumfeld.spi.repeated_events import RepeatedEvents
 from blumfeld.spi.runtime import File, Files, Runtime
 
 FOLDER = "remote-chunk-cache"
@@ -84,14 +85,13 @@ class ChunkCache:
         self._folder = f"{data_dir}/{FOLDER}"
         self._bytes_max = bytes_max
         self._events = events
+        self._repeated = RepeatedEvents(runtime)
         self._entries: OrderedDict[ChunkKey, _Entry] = OrderedDict()
         """The pieces, the least recently used first."""
         self._loads: dict[ChunkKey, Completion[ObjectBytes]] = {}
         """Pieces on their way, for all that wait for them."""
         self._written = 0
         """Number of files that were written: each has a name of its own."""
-        self._full = False
-        """The last piece could not be written."""
         self.size_bytes = 0
         self.hits = 0
         self.misses = 0
@@ -159,11 +159,10 @@ class ChunkCache:
             await self._runtime.offload(_write, self._runtime.files, path, data)
         except OSError as error:
             self.size_bytes -= len(data)
-            if not self._full:
-                self._events.warning("remote chunk not cached", path=path, error=str(error))
-            self._full = True
+            self._repeated.say(
+                self._events.warning, "remote chunk not cached", "write", path=path, error=str(error)
+            )
             return
-        self._full = False
         self._entries[key] = _Entry(path, len(data))
 
     async def _make_room(self) -> None:
@@ -187,7 +186,9 @@ class ChunkCache:
                 raise OSError(f"found {size} bytes; written were {entry.size_bytes}")
         except OSError as error:
             # Somebody removed the file or changed it, or no descriptor is left: bring it again.
-            self._events.warning("cached chunk lost", path=entry.path, error=str(error))
+            self._repeated.say(
+                self._events.warning, "cached chunk lost", "open", path=entry.path, error=str(error)
+            )
             self.forget(key)
             return None
         self._entries.move_to_end(key)

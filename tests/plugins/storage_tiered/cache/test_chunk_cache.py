@@ -163,6 +163,16 @@ def test_a_full_disk_costs_the_cache_and_no_reader(runtime: FakeRuntime) -> None
     assert (cache.size_bytes, files(runtime)) == (0, [])
 
 
+def test_a_disk_with_room_for_small_pieces_alone_is_told_once(runtime: FakeRuntime) -> None:
+    said = Events()
+    cache, loads = ChunkCache(runtime, "/data", 1000, said), Loads()
+    runtime.run(cache.start())
+    for number in range(20):
+        runtime.disk.room = 0 if number % 2 else None
+        read(runtime, cache, loads, number)
+    assert said.said == ["remote chunk not cached"]
+
+
 def test_a_file_that_somebody_removed_is_brought_again(runtime: FakeRuntime) -> None:
     cache, loads = cache_of(runtime), Loads()
     read(runtime, cache, loads, 1)
