@@ -138,9 +138,18 @@ class SegmentBytes:
             raise
         return parts
 
-    def prepare(self, segment: RemoteSegment) -> None:
-        """Bring the beginning of a segment, and its index: a reader comes to it soon."""
-        self._bring(segment, 0)
+    def pieces_beyond(self, segment: RemoteSegment, position: int) -> int:
+        """Return the pieces that a reader at ``position`` is ahead of the segment's end: it wants them of the next."""
+        number = position // self._chunk_bytes
+        return max(
+            0, number + self._windows.get((segment.segment_id, number + 1), 0) - self._last_of(segment)
+        )
+
+    def prepare(self, segment: RemoteSegment, pieces: int) -> None:
+        """Bring the first pieces of a segment, and its index: a reader comes to it soon, and goes on as fast."""
+        self._expect(segment.segment_id, 0, pieces)
+        for number in range(min(pieces, self._last_of(segment) + 1)):
+            self._bring(segment, number)
         key = _key(segment, SegmentFile.OFFSET_INDEX)
         if not self._cache.has(key) and key not in self._indexes:
             self._cache.bring(key, lambda: self._load_file(segment, SegmentFile.OFFSET_INDEX))
@@ -161,12 +170,18 @@ class SegmentBytes:
         window = self._windows.pop((segment_id, number), 0)
         if (segment_id, number + 1) not in self._windows:
             window = min(max(window * 2, 1), READ_AHEAD_MAX)
-            self._windows[segment_id, number + 1] = window
-            if len(self._windows) > READERS_KNOWN_MAX:
-                self._windows.popitem(last=False)
-            last = (segment.size_bytes - 1) // self._chunk_bytes
-            for ahead in range(number + 1, min(number + window, last) + 1):
+            self._expect(segment_id, number + 1, window)
+            for ahead in range(number + 1, min(number + window, self._last_of(segment)) + 1):
                 self._bring(segment, ahead)
+
+    def _expect(self, segment_id: bytes, number: int, window: int) -> None:
+        """Remember what a reader that comes to a piece will have brought ahead of it."""
+        self._windows[segment_id, number] = window
+        if len(self._windows) > READERS_KNOWN_MAX:
+            self._windows.popitem(last=False)
+
+    def _last_of(self, segment: RemoteSegment) -> int:
+        return (segment.size_bytes - 1) // self._chunk_bytes
 
     async def _load(self, segment: RemoteSegment, number: int) -> ObjectBytes:
         start = number * self._chunk_bytes

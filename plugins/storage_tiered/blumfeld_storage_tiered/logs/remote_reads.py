@@ -63,10 +63,10 @@ class RemoteReads:
         place = None if served is None else await self._batch_with(served.segment, offset)
         if served is None or place is None:
             return None
-        segment, end_offset = served.segment, served.end_offset
+        segment, served_end = served.segment, served.end_offset
         limit = segment.size_bytes
-        if end_offset <= segment.end_offset:
-            behind = await self._batch_with(segment, end_offset)
+        if served_end <= segment.end_offset:
+            behind = await self._batch_with(segment, served_end)
             limit = limit if behind is None else behind.position
         size = min(bytes_max, limit - place.position)
         if size < place.size_bytes:
@@ -77,19 +77,20 @@ class RemoteReads:
         parts = await source.parts(segment, place.position, place.size_bytes, size)
         try:
             got = size_of(parts)
-            end_offset = min(end_offset, _end_at(index, place.position + got, segment))
-            if place.position + got >= limit:
-                self._prepare_next(end_offset)
+            end_offset = min(served_end, _end_at(index, place.position + got, segment))
+            beyond = source.pieces_beyond(segment, place.position + max(got, 1) - 1)
+            if beyond or place.position + got >= limit:
+                self._prepare_next(served_end, max(beyond, 1))
             aborted = await self._aborted(offset, end_offset)
         except BaseException:
             release(parts)
             raise
         return LogRead(parts, got, end_offset, aborted)
 
-    def _prepare_next(self, offset: int) -> None:
+    def _prepare_next(self, offset: int, pieces: int) -> None:
         behind = self._history.find(offset)
         if behind is not None:
-            self._source.prepare(behind.segment)
+            self._source.prepare(behind.segment, pieces)
 
     async def _aborted(self, from_offset: int, to_offset: int) -> list[AbortedTransaction]:
         """Return the transactions with a record in the range that were aborted. A marker may lie segments behind it."""

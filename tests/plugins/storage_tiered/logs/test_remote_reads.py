@@ -12,8 +12,9 @@ from blumfeld.spi.storage import LogRead
 from blumfeld.wire.batches.record_batch import split_batches
 from blumfeld.wire.errors import BrokerError, ErrorCode
 from blumfeld_kit.storage_driver.node import Log
-from blumfeld_storage_tiered.cache.chunk_cache import ChunkCache
+from blumfeld_storage_tiered.cache.chunk_cache import ChunkCache, ChunkKey
 from blumfeld_storage_tiered.cache.segment_bytes import READ_AHEAD_MAX, SegmentBytes
+from blumfeld_storage_tiered.catalog.segment import RemoteSegment
 from blumfeld_storage_tiered.logs.remote_reads import RemoteReads
 from blumfeld_storage_tiered.objects.names import SegmentFile
 from tests.plugins.storage_local.local_node import Events
@@ -149,6 +150,23 @@ def test_a_reader_that_goes_on_finds_the_next_pieces_there() -> None:
     here = max(starts) // 200
     at = 60 * (remote.history.copies[0].size_bytes // 200) // 200
     assert here - at >= READ_AHEAD_MAX // 2
+
+
+def test_a_reader_that_comes_to_the_end_of_a_segment_finds_as_much_of_the_next_one_there() -> None:
+    remote = Remote(log_of([[1]] * 80, segment_bytes=2048), chunk_bytes=256)
+    first, second, *_ = remote.history.copies
+    pieces = -(-first.size_bytes // 256)
+    assert pieces >= 4
+
+    def here(segment: RemoteSegment) -> list[int]:
+        keys = (ChunkKey(segment.segment_id, SegmentFile.LOG.value, number) for number in range(pieces))
+        return [key.number for key in keys if remote.cache.is_here(key)]
+
+    offset = 0
+    while offset < first.end_offset + 1:
+        assert not here(second) or len(here(first)) == pieces, "not before all of this one is on its way"
+        offset += len(remote.batches(offset, 250))
+    assert here(second)[:3] == [0, 1, 2]
 
 
 def test_reads_that_would_wait_too_long_a_line_are_refused() -> None:
