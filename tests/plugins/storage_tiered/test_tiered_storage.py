@@ -10,6 +10,7 @@ from blumfeld.spi.cluster import PartitionImage, TopicImage
 from blumfeld.spi.completion import Completion
 from blumfeld.wire.errors import BrokerError, ErrorCode
 from blumfeld_storage_tiered.cache.chunk_cache import FOLDER
+from blumfeld_storage_tiered.logs.tiered_log import START_FILE
 from tests.plugins.storage_tiered.tiered_cluster import NAME, TOPIC_ID, TieredCluster, TieredNode
 
 
@@ -198,3 +199,10 @@ def test_cached_bytes_that_have_changed_cost_one_retriable_error(cluster: Tiered
     assert isinstance(read.error, BrokerError)
     assert read.error.code is ErrorCode.KAFKA_STORAGE_ERROR
     cluster.read_all()
+
+
+@pytest.mark.parametrize("content", [b"", b"xx", b"-5", b"1 2"])
+def test_a_start_that_cannot_be_read_is_told_with_its_file(cluster: TieredCluster, content: bytes) -> None:
+    cluster.leader.log.aux.write(START_FILE, content)
+    with pytest.raises(OSError, match=f"{START_FILE}: found .*; allowed: an offset"):
+        cluster.restart(cluster.leader)

@@ -68,7 +68,7 @@ class TieredLog:
         self.segments, self.size_bytes = local.segments, local.size_bytes
         saved = local.aux.read(START_FILE)
         # Before the local start can move: a start that found no file would take the local one for the whole.
-        self.log_start_offset = local.log_start_offset if saved is None else int(saved)
+        self.log_start_offset = local.log_start_offset if saved is None else _offset_in(saved)
         if saved is None:
             self._save()
         # The local log's own start is checkpointed now and then, so a killed node may have an older one.
@@ -182,3 +182,10 @@ class TieredLog:
         """Let go of the store: the log goes on without it, is closed or deleted."""
         self._remote.leave()
         self._left()
+
+
+def _offset_in(content: bytes) -> int:
+    if not content.isdigit():
+        allowed = "an offset in decimal. Write the partition's log start into it, or 0"
+        raise OSError(f"{START_FILE}: found {content[:40]!r}; allowed: {allowed}")
+    return int(content)
