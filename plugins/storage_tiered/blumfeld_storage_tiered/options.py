@@ -6,6 +6,7 @@ from typing import Annotated
 
 import msgspec
 
+from blumfeld_storage_tiered.catalog.sweep_settings import SweepSettings
 from blumfeld_storage_tiered.metadata_topic.topic import MetadataTopicSettings
 from blumfeld_storage_tiered.stores.options import (
     AzureOptions,
@@ -43,6 +44,7 @@ class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
     cache_bytes: Annotated[int, msgspec.Meta(ge=16 << 20)] = 1 << 30
     """Bound of the cache of remote chunks in the data directory."""
     metadata_topic: MetadataTopicSettings = MetadataTopicSettings()
+    sweep: SweepSettings = SweepSettings()
     requests: RequestOptions = RequestOptions()
     s3: S3Options = S3Options()
     gs: GcsOptions = GcsOptions()

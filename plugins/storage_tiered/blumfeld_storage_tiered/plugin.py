@@ -44,7 +44,8 @@ class Plugin:
             raise CompositionRefused(error.path, error.found, error.allowed) from None
         directory = f"{composition.data_dir}/{METADATA_FOLDER}"
         metadata = RemoteLogMetadata(composition, options.metadata_topic, directory)
-        self._made = Tiering(composition, store, metadata, options.cache_bytes, shown_url(options.store))
+        shown = shown_url(options.store)
+        self._made = Tiering(composition, store, metadata, options.cache_bytes, shown, options.sweep)
         return TieredStorage(composition.local_storage, self._made)
 
     @hookimpl

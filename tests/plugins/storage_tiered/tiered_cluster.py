@@ -26,6 +26,7 @@ from blumfeld_kit.storage_driver.node import make_batch
 from blumfeld_storage_local.storage import LocalStorage
 from blumfeld_storage_tiered.catalog.catalog import CatalogError, RemoteLogCatalog
 from blumfeld_storage_tiered.catalog.segment import Change, TopicIdPartition
+from blumfeld_storage_tiered.catalog.sweep_settings import DEFAULT_SWEEP, SweepSettings
 from blumfeld_storage_tiered.logs.tiered_log import TieredLog
 from blumfeld_storage_tiered.storage import TieredStorage
 from blumfeld_storage_tiered.tasks.tiering import Tiering
@@ -156,7 +157,12 @@ class TieredNode:
         store = SimulatedStore(self.runtime, cluster.bucket)
         self.metadata = NodeMetadata(cluster.metadata, self.runtime)
         self.tiering = Tiering(
-            self.composition, store, cast("Any", self.metadata), cluster.cache_bytes, "memory"
+            self.composition,
+            store,
+            cast("Any", self.metadata),
+            cluster.cache_bytes,
+            "memory",
+            cluster.sweep,
         )
         self.storage = TieredStorage(LocalStorage(self.runtime, "/data", self.events), self.tiering)
         self.epochs = LeaderEpochCache()
@@ -258,6 +264,7 @@ class TieredCluster:
         seed: int = 1,
         config: dict[str, str] | None = None,
         cache_bytes: int = 1 << 20,
+        sweep: SweepSettings = DEFAULT_SWEEP,
         **topic: int | str,
     ) -> None:
         self.seed = seed
@@ -266,6 +273,7 @@ class TieredCluster:
         self.loop = SimulatedLoop()
         self.config = {"remote.log.manager.task.interval.ms": str(INTERVAL_MS), **(config or {})}
         self.cache_bytes = cache_bytes
+        self.sweep = sweep
         settings: dict[str, Any] = {"remote.storage.enable": "true", "internal.segment.bytes": 400}
         settings |= {"index.interval.bytes": 64, **{k.replace("_", "."): v for k, v in topic.items()}}
         self.topic_config = TopicConfig({key: str(value) for key, value in settings.items()})

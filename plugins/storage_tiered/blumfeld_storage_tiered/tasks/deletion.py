@@ -31,6 +31,7 @@ from blumfeld_storage_tiered.catalog.segment import (
     SegmentUpdate,
     TopicIdPartition,
 )
+from blumfeld_storage_tiered.catalog.sweep_settings import SweepSettings
 from blumfeld_storage_tiered.objects.segments import SegmentObjects
 from blumfeld_storage_tiered.objects.upload import SegmentUpload
 
@@ -50,6 +51,7 @@ class TieringNode(Protocol):
     objects: SegmentObjects
     source: SegmentBytes
     counts: Counts
+    sweep: SweepSettings
     copy_slots: asyncio.Semaphore
     """Bounds the copies that run at once (``remote.log.manager.copier.thread.pool.size``)."""
     expiration_slots: asyncio.Semaphore

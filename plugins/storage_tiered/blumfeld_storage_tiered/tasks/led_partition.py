@@ -36,13 +36,6 @@ from blumfeld_storage_tiered.logs.tiered_log import TieredLog
 from blumfeld_storage_tiered.objects.names import SegmentFile, partition_prefix
 from blumfeld_storage_tiered.tasks.deletion import FAILURES, TieringNode, delete_segment, update_of
 
-SWEEP_INTERVAL_MS = 3_600_000
-"""Pause between two searches for orphans: each lists all objects of the partition."""
-ORPHAN_GRACE_MS = 3_600_000
-"""Objects that were written later than so long ago are no orphans yet: the store's clock may differ from ours."""
-COPY_GRACE_MS = 3_600_000
-"""A copy that was begun so long ago and isn't finished never will be: its node is gone, or leads no more."""
-
 
 class NotLeadingError(Exception):
     """This node doesn't lead the partition in this epoch any more: the round ends, and none follows."""
@@ -68,7 +61,9 @@ class LedPartition:
         self._is_first = True
         self._busy: set[bytes] = set()
         """Ids of segments that are being deleted beside the rounds."""
-        self._sweep_at_ms = node.runtime.monotonic_ms() + SWEEP_INTERVAL_MS * node.runtime.random.random()
+        self._sweep_at_ms = (
+            node.runtime.monotonic_ms() + node.sweep.interval_ms * node.runtime.random.random()
+        )
         self.lag_segments = 0
         self.lag_bytes = 0
         """Sealed and stable segments that are not copied yet, as of the last plan."""
@@ -131,7 +126,7 @@ class LedPartition:
             self.lag_segments = self.lag_bytes = 0
         await self._expire(catalog)
         if self._node.runtime.monotonic_ms() >= self._sweep_at_ms:
-            self._sweep_at_ms = self._node.runtime.monotonic_ms() + SWEEP_INTERVAL_MS
+            self._sweep_at_ms = self._node.runtime.monotonic_ms() + self._node.sweep.interval_ms
             await self._sweep()
 
     def _ends(self) -> PartitionEnds:
@@ -281,7 +276,7 @@ class LedPartition:
             high_watermark=ends.high_watermark,
             local_only_bytes=sum(s.size_bytes for s in log.segments() if s.next_offset > copied_end),
             now_ms=node.runtime.now_ms(),
-            grace_ms=COPY_GRACE_MS,
+            grace_ms=node.sweep.copy_grace_ms,
             busy=self._busy,
         )
         if plan.log_start_offset > log.log_start_offset:
@@ -320,7 +315,7 @@ class LedPartition:
         listed = [s async for s in node.objects.list_segments(partition_prefix(self._partition))]
         catalog = await node.refreshed(self._partition)
         objects = [(info, s.name.segment_id) for s in listed for info in s.objects.values()]
-        plan = plan_sweep(objects, catalog, now_ms=node.runtime.now_ms(), grace_ms=ORPHAN_GRACE_MS)
+        plan = plan_sweep(objects, catalog, now_ms=node.runtime.now_ms(), grace_ms=node.sweep.orphan_grace_ms)
         if plan.unexplained:
             node.repeated.say(
                 node.events.error,

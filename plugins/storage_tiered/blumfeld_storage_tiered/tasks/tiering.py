@@ -20,6 +20,7 @@ from blumfeld_storage_tiered.catalog.catalog import RemoteLogCatalog
 from blumfeld_storage_tiered.catalog.copy_pace import CopyPace
 from blumfeld_storage_tiered.catalog.counts import Counts
 from blumfeld_storage_tiered.catalog.segment import Change, TopicIdPartition
+from blumfeld_storage_tiered.catalog.sweep_settings import DEFAULT_SWEEP, SweepSettings
 from blumfeld_storage_tiered.logs.remote_part import RemotePart
 from blumfeld_storage_tiered.logs.tiered_log import TieredLog
 from blumfeld_storage_tiered.metadata_topic.remote_log_metadata import RemoteLogMetadata
@@ -52,6 +53,7 @@ class Tiering:
         metadata: RemoteLogMetadata,
         cache_bytes: int,
         shown: str,
+        sweep: SweepSettings = DEFAULT_SWEEP,
     ) -> None:
         self.runtime = runtime = composition.runtime
         self.events = composition.log("storage_tiered")
@@ -82,6 +84,7 @@ class Tiering:
         )
         self._composition = composition
         self.shown = shown
+        self.sweep = sweep
         self._copy_pace = _pace(composition, "copy")
         self._fetch_pace = _pace(composition, "fetch")
         self._logs: dict[TopicPartition, TieredLog] = {}

@@ -5,10 +5,13 @@ from __future__ import annotations
 import pytest
 
 from blumfeld_storage_tiered.catalog.segment import SegmentState
+from blumfeld_storage_tiered.catalog.sweep_settings import SweepSettings
 from blumfeld_storage_tiered.objects.names import SegmentName, object_key
 from blumfeld_storage_tiered.stores.checking import MARKER
-from blumfeld_storage_tiered.tasks.led_partition import ORPHAN_GRACE_MS, SWEEP_INTERVAL_MS
 from tests.plugins.storage_tiered.tiered_cluster import INTERVAL_MS, PARTITION, TieredCluster
+
+SWEEP_INTERVAL_MS = SweepSettings().interval_ms
+ORPHAN_GRACE_MS = SweepSettings().orphan_grace_ms
 
 
 def test_a_leader_that_is_fenced_while_it_uploads_finishes_no_copy() -> None:
@@ -76,6 +79,17 @@ def test_objects_that_no_record_speaks_of_go_once_they_are_old(age_ms: int) -> N
     assert (orphan in cluster.segment_keys()) is (age_ms == 0)
     cluster.advance(2 * SWEEP_INTERVAL_MS)
     assert len(cluster.segment_keys()) == known
+
+
+def test_a_sweep_follows_the_times_in_the_manifest() -> None:
+    """An operator who can't wait for an hour says so."""
+    cluster = TieredCluster(sweep=SweepSettings(interval_ms=2_000, orphan_grace_ms=1_000))
+    cluster.write(30)
+    cluster.rounds()
+    orphan = object_key(SegmentName(PARTITION, 777, bytes(range(16))), "log")
+    cluster.bucket.put(orphan, b"left", cluster.leader.runtime)
+    cluster.rounds(2)
+    assert orphan not in cluster.segment_keys()
 
 
 def test_the_objects_of_a_finished_segment_are_never_orphans() -> None:
