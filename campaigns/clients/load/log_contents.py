@@ -19,7 +19,7 @@ class UnreadableError(Exception):
 def read_partition(
     bootstrap: str, topic: str, partition: int, isolation: str = "read_uncommitted", limit_s: float = READ_S
 ) -> Iterator[Message]:
-    """Yield every record of a partition, up to its end.
+    """Yield every record of a partition, from its start to its end.
 
     :raises UnreadableError: the end was not reached in time
     """
@@ -62,4 +62,4 @@ def log_ends(bootstrap: str, topic: str, partitions: int) -> dict[tuple[str, int
 
 def _reader(bootstrap: str, **config: object) -> Consumer:
     given = {"bootstrap.servers": bootstrap, "group.id": "log-contents", "enable.auto.commit": False}
-    return Consumer({**given, "log_level": 0, **config})
+    return Consumer({**given, "auto.offset.reset": "earliest", "log_level": 0, **config})
