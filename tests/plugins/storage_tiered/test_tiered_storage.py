@@ -201,8 +201,18 @@ def test_cached_bytes_that_have_changed_cost_one_retriable_error(cluster: Tiered
     cluster.read_all()
 
 
-@pytest.mark.parametrize("content", [b"", b"xx", b"-5", b"1 2"])
+@pytest.mark.parametrize("content", [b"", b"xx", b"-5", b"1 2", b"99999999999"])
 def test_a_start_that_cannot_be_read_is_told_with_its_file(cluster: TieredCluster, content: bytes) -> None:
     cluster.leader.log.aux.write(START_FILE, content)
     with pytest.raises(OSError, match=f"{START_FILE}: found .*; allowed: an offset"):
         cluster.restart(cluster.leader)
+
+
+def test_a_person_may_let_a_log_begin_at_zero(cluster: TieredCluster) -> None:
+    cluster.write(30)
+    before = offsets(cluster)
+    cluster.rounds()
+    cluster.drop_local()
+    cluster.leader.log.aux.write(START_FILE, b"0\n")
+    cluster.restart(cluster.leader)
+    assert offsets(cluster) == before

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from operator import attrgetter
 
+from crc32c import crc32c
+
 from blumfeld.config.values import TopicConfig
 from blumfeld.spi.completion import Completion
 from blumfeld.spi.storage import (
@@ -22,7 +24,7 @@ from blumfeld.wire.batches.record_batch import RecordBatch
 from blumfeld_storage_tiered.logs.remote_part import RemotePart
 
 START_FILE = "remote-log-start-offset"
-"""The small file beside the log with the start of the whole log, in decimal."""
+"""The small file beside the log with the start of the whole log: decimal digits, and their CRC-32C in hexadecimal."""
 
 TimestampOutcome = TimestampOffset | Completion[TimestampOffset | None] | None
 
@@ -67,7 +69,8 @@ class TieredLog:
         self.flush, self.roll, self.compact = local.flush, local.roll, local.compact
         self.segments, self.size_bytes = local.segments, local.size_bytes
         saved = local.aux.read(START_FILE)
-        # Before the local start can move: a start that found no file would take the local one for the whole.
+        # Written before the local start can move: without the file, the next start of the node takes the local start
+        # for that of the whole log.
         self.log_start_offset = local.log_start_offset if saved is None else _offset_in(saved)
         if saved is None:
             self._save()
@@ -164,7 +167,7 @@ class TieredLog:
     def _save(self) -> None:
         # At once: the owner cuts the leader epochs at the start next. With an older start, a restarted node would look
         # for records in epochs that it doesn't know.
-        self.aux.write(START_FILE, str(self.log_start_offset).encode())
+        self.aux.write(START_FILE, _encoded(self.log_start_offset))
 
     # The rest
 
@@ -184,8 +187,19 @@ class TieredLog:
         self._left()
 
 
+def _encoded(offset: int) -> bytes:
+    digits = str(offset).encode()
+    return digits + b" %08x" % crc32c(digits)
+
+
 def _offset_in(content: bytes) -> int:
-    if not content.isdigit():
-        allowed = "an offset in decimal. Write the partition's log start into it, or 0"
+    """Return the offset in a start file. A leader deletes what the store has below it, so a checksum goes with it. A
+    person may write ``0``, which deletes nothing.
+
+    :raises OSError: the file has been changed
+    """
+    digits = content.partition(b" ")[0]
+    if content.strip() != b"0" and not (digits.isdigit() and content == _encoded(int(digits))):
+        allowed = "an offset and its CRC-32C, as they were written. Put them back, or write 0"
         raise OSError(f"{START_FILE}: found {content[:40]!r}; allowed: {allowed}")
-    return int(content)
+    return int(digits.strip())
