@@ -14,6 +14,7 @@ from crc32c import crc32c
 from blumfeld.config.values import TopicConfig
 from blumfeld.spi.completion import Completion
 from blumfeld.spi.storage import (
+    LogRead,
     LogReadOutcome,
     OffsetOutOfRangeError,
     SegmentedLog,
@@ -106,10 +107,28 @@ class TieredLog:
     def read(self, offset: int, bytes_max: int, end_offset: int, minimum_one_batch: bool) -> LogReadOutcome:
         """Bytes from the batch that contains ``offset``, from the disk or by a completion from the store."""
         if offset >= self._local.log_start_offset:
-            return self._local.read(offset, bytes_max, end_offset, minimum_one_batch)
+            outcome = self._local.read(offset, bytes_max, end_offset, minimum_one_batch)
+            return outcome if isinstance(outcome, LogRead) else self._unless_moved(outcome, offset)
         if offset < self.log_start_offset:
             raise OffsetOutOfRangeError(f"offset {offset} is below the log start {self.log_start_offset}")
         return self._remote.read(offset, bytes_max, minimum_one_batch)
+
+    def _unless_moved(self, cold: Completion[LogRead], offset: int) -> Completion[LogRead]:
+        """Return the result of a cold local read. It has no bytes if the segment left the disk meanwhile: the log still
+        has them, and the next fetch reads them in the store."""
+        outcome: Completion[LogRead] = Completion()
+
+        def take(done: Completion[LogRead]) -> None:
+            error = done.error
+            if error is None:
+                outcome.complete(done.result())
+            elif isinstance(error, OffsetOutOfRangeError) and self.log_start_offset <= offset:
+                outcome.complete(LogRead([], 0, offset))
+            else:
+                outcome.fail(error)
+
+        cold.when_done(take)
+        return outcome
 
     def batches(self, offset: int) -> Iterator[RecordBatch]:
         """Batches of the local part from the one that contains ``offset`` on."""
