@@ -53,7 +53,7 @@ class Options(TieredOptions, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     """Those of ``storage_tiered``, and the segments' size."""
 
     segment_bytes: int
-    """Of every tiered topic, whatever its configuration says. A larger batch has a segment to itself."""
+    """The segment size of every tiered topic, whatever its configuration says. A larger batch fills a segment alone."""
 
 
 class Plugin(TieredPlugin):

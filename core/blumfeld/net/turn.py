@@ -1,4 +1,5 @@
-"""The state of a turn that the connections of one transport share: memory for received bytes, and who sends at its end.
+"""The state of a turn that the connections of one transport share: memory for received bytes, and a list of those that
+send at its end.
 
 A frame must stay unchanged until the end of the turn in which a handler got it. So :class:`ReceivePool` has one chunk
 for all connections of a turn, and a buffer of its own for each large frame, and nothing in them is overwritten before

@@ -98,7 +98,7 @@ class ObjectStoreContract(ObjectStoreKit):
         assert opened.read("a") == b"first"
 
     def test_one_of_several_conditional_puts_wins(self, opened: OpenStore) -> None:
-        """Of puts at the same time with ``if_absent`` one succeeds, and its bytes are there."""
+        """One of several puts with ``if_absent`` at the same time succeeds, and its bytes are there."""
 
         async def race() -> list[int]:
             puts = [opened.store.put("a", bytes([n]), if_absent=True) for n in range(8)]

@@ -11,8 +11,8 @@ from blumfeld.spi.storage import LogStorage
 from blumfeld_storage_tiered.metadata_topic.remote_log_metadata import RemoteLogMetadata
 from blumfeld_storage_tiered.options import Options
 from blumfeld_storage_tiered.storage import TieredStorage
-from blumfeld_storage_tiered.stores.opening import check_apart, open_store
-from blumfeld_storage_tiered.stores.urls import StoreRefusedError, shown_url
+from blumfeld_storage_tiered.stores.opening import AT, check_apart, open_store
+from blumfeld_storage_tiered.stores.urls import StoreRefusedError, parse_url, shown_url
 from blumfeld_storage_tiered.tasks.gauges import gauges
 from blumfeld_storage_tiered.tasks.tiering import Tiering
 
@@ -45,7 +45,10 @@ class Plugin:
         directory = f"{composition.data_dir}/{METADATA_FOLDER}"
         metadata = RemoteLogMetadata(composition, options.metadata_topic, directory)
         shown = shown_url(options.store)
-        self._made = Tiering(composition, store, metadata, options.cache_bytes, shown, options.sweep)
+        lasts = parse_url(options.store, AT).scheme != "memory"
+        self._made = Tiering(
+            composition, store, metadata, options.cache_bytes, shown, options.sweep, lasts=lasts
+        )
         return TieredStorage(composition.local_storage, self._made)
 
     @hookimpl

@@ -21,7 +21,7 @@ class TieredStorage:
         self._local = local
         self._tiering = tiering
         self._topic_ids: dict[TopicPartition, bytes] = {}
-        """Of the logs that were opened."""
+        """The topic ids of the logs that were opened."""
         self.compacts = local.compacts
 
     def __getattr__(self, name: str) -> Any:

@@ -26,7 +26,7 @@ class ChunkKey(NamedTuple):
 
     segment_id: bytes
     suffix: str
-    """Of the file: ``log``, ``index`` and so on."""
+    """Names the file: ``log``, ``index`` and so on."""
     number: int
     """Pieces of a file are numbered from 0 on."""
 
@@ -83,7 +83,7 @@ class ChunkCache:
     def __init__(self, runtime: Runtime, data_dir: str, bytes_max: int, events: EventLog) -> None:
         self._runtime = runtime
         self._folder = f"{data_dir}/{FOLDER}"
-        self._bytes_max = bytes_max
+        self.bytes_max = bytes_max
         self._events = events
         self._repeated = RepeatedEvents(runtime)
         self._entries: OrderedDict[ChunkKey, _Entry] = OrderedDict()
@@ -149,7 +149,7 @@ class ChunkCache:
 
     async def _keep(self, key: ChunkKey, data: ObjectBytes) -> None:
         """Write a piece to a file of its own, and remove others until all fit."""
-        if len(data) > self._bytes_max:
+        if len(data) > self.bytes_max:
             return
         self._written += 1
         path = f"{self._folder}/{self._written:016x}"
@@ -167,7 +167,7 @@ class ChunkCache:
 
     async def _make_room(self) -> None:
         gone = []
-        while self.size_bytes > self._bytes_max and self._entries:
+        while self.size_bytes > self.bytes_max and self._entries:
             _, entry = self._entries.popitem(last=False)
             self.size_bytes -= entry.size_bytes
             self.evictions += 1

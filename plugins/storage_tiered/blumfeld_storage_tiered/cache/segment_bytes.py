@@ -27,6 +27,8 @@ CHUNK_BYTES = 4 << 20
 """Bytes of a piece of a log: large enough that a gigabyte costs 256 requests."""
 READ_AHEAD_MAX = 8
 """Pieces that are brought ahead of a reader that goes through a segment."""
+CACHE_SHARES = 8
+"""A reader has at most this part of the cache for pieces ahead of it."""
 READERS_KNOWN_MAX = 1024
 """Readers whose next piece is remembered."""
 INDEXES_BYTES_MAX = 32 << 20
@@ -74,14 +76,13 @@ class SegmentBytes:
         self._requests_max = requests_max
         self._pending_max = requests_max + waiting_max
         self._chunk_bytes = chunk_bytes
+        # A few readers at once must find their pieces before the cache drops them for others'.
+        self._ahead_max = max(1, min(READ_AHEAD_MAX, cache.bytes_max // chunk_bytes // CACHE_SHARES))
         self._windows: OrderedDict[tuple[bytes, int], int] = OrderedDict()
         """(segment, piece) that a reader will want next → pieces to bring ahead of it then."""
         self._indexes: OrderedDict[ChunkKey, tuple[object, int]] = OrderedDict()
         """Indexes in memory with their sizes, the least recently used first."""
         self._index_bytes = 0
-        self.bytes_read = 0
-        """Bytes that the store gave."""
-        self.requests = 0
 
     @property
     def waiting(self) -> int:
@@ -169,7 +170,7 @@ class SegmentBytes:
         segment_id = segment.segment_id
         window = self._windows.pop((segment_id, number), 0)
         if (segment_id, number + 1) not in self._windows:
-            window = min(max(window * 2, 1), READ_AHEAD_MAX)
+            window = min(max(window * 2, 1), self._ahead_max)
             self._expect(segment_id, number + 1, window)
             for ahead in range(number + 1, min(number + window, self._last_of(segment)) + 1):
                 self._bring(segment, ahead)
@@ -201,10 +202,7 @@ class SegmentBytes:
         try:
             async with self._slots:
                 await self._pace(size)
-                self.requests += 1
-                data = await ask()
-                self.bytes_read += len(data)
-                return data
+                return await ask()
         finally:
             self._pending -= 1
 
@@ -239,7 +237,11 @@ class SegmentBytes:
             data = await chunk.read(self._runtime, 0, chunk.size_bytes)
         finally:
             chunk.close()
-        index = decode(data)
+        try:
+            index = decode(data)
+        except ValueError as error:
+            self.forget(segment)  # the store's bytes were checked: those of the cache have changed since
+            raise BrokerError(ErrorCode.KAFKA_STORAGE_ERROR, f"a cached index has changed: {error}") from None
         before = self._indexes.pop(key, None)
         if before is not None:
             self._index_bytes -= before[1]

@@ -47,7 +47,7 @@ class TopicStanding(msgspec.Struct, kw_only=True):
 
 
 class Cost(msgspec.Struct, frozen=True):
-    """What the objects cost, in the currency of the price list."""
+    """The cost of the objects, in the currency of the price list."""
 
     month: float
     """Storage for a month."""

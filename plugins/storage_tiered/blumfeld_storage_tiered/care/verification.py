@@ -30,7 +30,7 @@ class Finding(msgspec.Struct, frozen=True, order=True):
 
 
 class Checked(msgspec.Struct):
-    """What was looked at so far."""
+    """The counts of all that was looked at so far."""
 
     segments: int = 0
     """Segments of which every byte was read."""
@@ -115,7 +115,7 @@ class StoreVerification:
         return findings + self._gap_before(segment)
 
     def _gap_before(self, segment: RemoteSegment) -> list[Finding]:
-        """What lies between two segments of a partition. A listing has them by offset."""
+        """Return the gap between two segments of a partition, if there is one. A listing has them by offset."""
         before = self._ends.get(segment.partition)
         self._ends[segment.partition] = max(segment.end_offset, -1 if before is None else before)
         if before is None or segment.start_offset <= before + 1:

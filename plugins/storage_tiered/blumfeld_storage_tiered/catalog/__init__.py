@@ -1,1 +1,1 @@
-"""What a remote store holds of one partition, and the rules over it. Pure."""
+"""The contents of a remote store for one partition, and the rules over them. Pure."""

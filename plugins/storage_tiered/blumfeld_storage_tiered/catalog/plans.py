@@ -192,7 +192,7 @@ def plan_partition_delete(catalog: RemoteLogCatalog) -> PartitionDeletion:
 
 
 class Sweep(NamedTuple):
-    """What was listed and isn't known."""
+    """Listed objects that no record speaks of."""
 
     orphans: tuple[ObjectInfo, ...]
     """Objects of segments without a record: to delete."""

@@ -43,7 +43,7 @@ FAILURES = (
     NoCommonVersionError,
     DecodeError,
 )
-"""What ends a command with a line."""
+"""The errors that end a command with a line."""
 
 
 class _StorageSection(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -28,11 +28,11 @@ from blumfeld_storage_tiered.objects.names import SegmentFile
 T = TypeVar("T")
 
 FAILURES = (StoreError, BrokerError, CorruptIndex, MalformedFile, OSError)
-"""What may end a read."""
+"""The errors that end a read."""
 
 
 class RemoteReading(Protocol):
-    """What all logs of a node read with."""
+    """The parts of a node that all its logs read with."""
 
     runtime: Runtime
     events: EventLog
@@ -71,7 +71,10 @@ class RemotePart:
         self._entries: Sequence[EpochEntry] = ()
 
     def entries(self) -> Sequence[EpochEntry]:
-        """Return the entries of :meth:`epochs`. They are decoded once: every read asks for them several times."""
+        """Return the entries of :meth:`epochs`. They are decoded once: every read asks for them several times.
+
+        :raises MalformedFile: somebody has changed the file
+        """
         data = self._aux.read(FILE_NAME) or b""
         if data != self._epochs_read:
             self._epochs_read, self._entries = data, LeaderEpochCache.decode(data, FILE_NAME).entries
@@ -79,7 +82,7 @@ class RemotePart:
 
     def epochs(self) -> LeaderEpochCache:
         """Return the leader epochs of the whole log, as far as they have sealed segments."""
-        return LeaderEpochCache.decode(self._aux.read(FILE_NAME) or b"", FILE_NAME)
+        return LeaderEpochCache(self.entries())
 
     def catalog(self) -> RemoteLogCatalog:
         """Return what the store has.

@@ -123,9 +123,8 @@ class RemoteReads:
             try:
                 batch = RecordBatch.peek(memoryview(data)[at:])
             except BrokerError as error:
-                self._source.forget(
-                    segment
-                )  # the store's bytes were checked: those of the cache have changed since
+                # The store's bytes were checked: those of the cache have changed since.
+                self._source.forget(segment)
                 raise BrokerError(ErrorCode.KAFKA_STORAGE_ERROR, f"in the cache: {error}") from None
             yield BatchPlace(position, batch.size_bytes, batch)
             position += batch.size_bytes

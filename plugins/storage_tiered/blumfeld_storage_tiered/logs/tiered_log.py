@@ -94,7 +94,7 @@ class TieredLog:
 
     @property
     def remote(self) -> RemotePart:
-        """What lies in the store."""
+        """The part that lies in the store."""
         return self._remote
 
     @property

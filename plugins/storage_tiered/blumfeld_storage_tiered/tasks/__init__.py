@@ -1,1 +1,1 @@
-"""What a node does for the partitions that it leads: copies, retention, deletion."""
+"""The work of a node for the partitions that it leads: copies, retention, deletion."""

@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import Protocol
 
+from blumfeld.log.checkpoints import MalformedFile
 from blumfeld.spi.completion import Completion
 from blumfeld.spi.hooks import EventLog
 from blumfeld.spi.object_store import StoreError
@@ -35,12 +36,12 @@ from blumfeld_storage_tiered.catalog.sweep_settings import SweepSettings
 from blumfeld_storage_tiered.objects.segments import SegmentObjects
 from blumfeld_storage_tiered.objects.upload import SegmentUpload
 
-FAILURES = (StoreError, BrokerError, CatalogError, OSError)
-"""What may end a piece of work for a partition. The next one begins anew."""
+FAILURES = (StoreError, BrokerError, CatalogError, MalformedFile, OSError)
+"""The errors that end a piece of work for a partition. The next one begins anew."""
 
 
 class TieringNode(Protocol):
-    """What the work for all partitions of a node shares."""
+    """The parts of a node that the work for its partitions shares."""
 
     runtime: Runtime
     events: EventLog

@@ -57,7 +57,7 @@ OPERATIONS = ("put", "put_parts", "get_range", "head", "list", "delete")
 
 
 class Measured(Protocol):
-    """What of a node is measured."""
+    """The parts of a node that are measured."""
 
     counts: Counts
     cache: ChunkCache

@@ -44,6 +44,7 @@ class Tiering:
     :param metadata: the metadata topic
     :param cache_bytes: bound of the chunk cache
     :param shown: the store for people, without secrets
+    :param lasts: the store is the same one after a restart of the node
     """
 
     def __init__(
@@ -54,6 +55,8 @@ class Tiering:
         cache_bytes: int,
         shown: str,
         sweep: SweepSettings = DEFAULT_SWEEP,
+        *,
+        lasts: bool = True,
     ) -> None:
         self.runtime = runtime = composition.runtime
         self.events = composition.log("storage_tiered")
@@ -61,8 +64,6 @@ class Tiering:
         self.node_id = composition.node_id
         self.metadata = metadata
         self.counts = Counts()
-        # A store in memory is a new one after every start.
-        lasts = not shown.startswith('"memory:')
         used_file = f"{composition.data_dir}/{USED_FILE}" if lasts else None
         self.store = ClaimedStore(runtime, store, shown, used_file)
         self.objects = SegmentObjects(runtime, self.store)
@@ -170,6 +171,7 @@ class Tiering:
 
     def _delete(self, partition: TopicIdPartition, *, whole: bool) -> None:
         deletion = delete_partition(self, partition) if whole else delete_segments(self, partition)
+        self._deletions = {task: None for task in self._deletions if not task.done()}
         task = self.runtime.spawn(
             self._deleted(partition, deletion), f"delete {partition.topic} in the store"
         )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from blumfeld.log.producers.aborted_transactions import ENTRY_BYTES
 from blumfeld.spi.compaction import AbortedTransaction
 from blumfeld.spi.completion import Completion
 from blumfeld.spi.object_store import StoreUnavailableError
@@ -12,7 +13,7 @@ from blumfeld.spi.storage import LogRead
 from blumfeld.wire.batches.record_batch import split_batches
 from blumfeld.wire.errors import BrokerError, ErrorCode
 from blumfeld_kit.storage_driver.node import Log
-from blumfeld_storage_tiered.cache.chunk_cache import ChunkCache, ChunkKey
+from blumfeld_storage_tiered.cache.chunk_cache import FOLDER, ChunkCache, ChunkKey
 from blumfeld_storage_tiered.cache.segment_bytes import READ_AHEAD_MAX, SegmentBytes
 from blumfeld_storage_tiered.catalog.segment import RemoteSegment
 from blumfeld_storage_tiered.logs.remote_reads import RemoteReads
@@ -24,11 +25,18 @@ from tests.plugins.storage_tiered.remote_copies import copy_of, log_of
 class Remote:
     """A log and the remote reads of its copy."""
 
-    def __init__(self, log: Log, *aborted: AbortedTransaction, chunk_bytes: int = 256, **limits: int) -> None:
+    def __init__(
+        self,
+        log: Log,
+        *aborted: AbortedTransaction,
+        chunk_bytes: int = 256,
+        cache_bytes: int = 1 << 20,
+        **limits: int,
+    ) -> None:
         self.log = log
         self.runtime = log.node.runtime
         self.files, self.history = copy_of(log, aborted)
-        self.cache = ChunkCache(self.runtime, "/data", 1 << 20, Events())
+        self.cache = ChunkCache(self.runtime, "/data", cache_bytes, Events())
         self.runtime.run(self.cache.start())
         self.source = SegmentBytes(
             self.runtime, self.files, self.cache, self._pace, chunk_bytes=chunk_bytes, **limits
@@ -197,3 +205,33 @@ def test_a_store_that_is_away_is_an_error_of_the_read(remote: Remote) -> None:
         remote.batches(0)
     remote.files.away = False
     assert remote.batches(0)
+
+
+def test_a_cached_index_that_has_changed_costs_one_retriable_error() -> None:
+    """It was a defect of the task before, and a defect of a task ends the node."""
+    remote = Remote(log_of([[1, 2]] * 10, segment_bytes=300), AbortedTransaction(7, 1, 9, 2))
+    release(remote.read(0).parts)
+    remote.source = SegmentBytes(remote.runtime, remote.files, remote.cache, remote._pace, chunk_bytes=256)
+    remote.reads = RemoteReads(remote.runtime, remote.source, remote.history)
+    for name in remote.runtime.files.list_dir(f"/data/{FOLDER}"):
+        file = remote.runtime.files.open(f"/data/{FOLDER}/{name}")
+        if file.size() == ENTRY_BYTES:
+            file.pwritev([b"\xff" * ENTRY_BYTES], 0)
+        file.close()
+    with pytest.raises(BrokerError, match="changed") as refusal:
+        remote.batches(0)
+    assert refusal.value.code is ErrorCode.KAFKA_STORAGE_ERROR
+    assert remote.batches(0)
+
+
+def test_a_small_cache_bounds_what_is_brought_ahead() -> None:
+    log = log_of([[n] for n in range(200)], segment_bytes=1 << 20)
+    log.roll()
+    remote = Remote(log, chunk_bytes=200, cache_bytes=16 * 200)
+    for offset in range(60):
+        remote.batches(offset, 100)
+        remote.runtime.run_turn()
+    starts = [start for kind, start in remote.files.requests if kind is SegmentFile.LOG]
+    assert starts == sorted(set(starts)), "each piece is brought once"
+    at = 60 * (remote.history.copies[0].size_bytes // 200) // 200
+    assert max(starts) // 200 - at <= 3

@@ -82,7 +82,7 @@ def test_objects_that_no_record_speaks_of_go_once_they_are_old(age_ms: int) -> N
 
 
 def test_a_sweep_follows_the_times_in_the_manifest() -> None:
-    """An operator who can't wait for an hour says so."""
+    """The manifest says how long an orphan may stay."""
     cluster = TieredCluster(sweep=SweepSettings(interval_ms=2_000, orphan_grace_ms=1_000))
     cluster.write(30)
     cluster.rounds()
