@@ -1,0 +1,79 @@
+"""What the rooms of the plug-in ask of each other. ADR 0047 draws them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+from blumfeld.metadata.image.cluster_image import MetadataImage
+from blumfeld.spi.completion import Completion
+from blumfeld.spi.consensus import Controller as ControllerId
+from blumfeld.spi.storage import TopicPartition
+from blumfeld.wire.errors import ErrorCode
+from blumfeld.wire.schema import Message
+from blumfeld_consensus_zk_compat.change import Change
+
+
+class Pushes(Protocol):
+    """What the controller sends to brokers, from :meth:`begin` to :meth:`stop`. Made anew for each controller epoch.
+
+    Each broker has its own channel and queue: requests reach it in order, one at a time, and what comes later is joined
+    to what waits. A request is sent again until it is answered, the broker is gone, or the controller has ended.
+    """
+
+    def begin(self, controller: ControllerId, image: MetadataImage) -> None:
+        """Send everything to every broker: UpdateMetadata, and LeaderAndIsr of the full set.
+
+        :param image: the controller's, live: what is sent is read from it when it is sent, or from a change
+        """
+        ...
+
+    def committed(self, change: Change) -> None:
+        """The tree has this change. Send LeaderAndIsr to the replicas of each partition, UpdateMetadata to all brokers,
+        StopReplica to the replicas that a reassignment removed."""
+        ...
+
+    def broker_came(self, broker_id: int) -> None:
+        """A broker's process registered: send it everything."""
+        ...
+
+    def broker_went(self, broker_id: int) -> None:
+        """Its registration is gone: close its channel, forget what waits."""
+        ...
+
+    def stop_replicas(
+        self, broker_id: int, partitions: Sequence[TopicPartition], *, delete: bool
+    ) -> Completion[dict[TopicPartition, ErrorCode]]:
+        """Send StopReplica to one broker, and complete with its answer. Fails with ``OSError`` if the broker is gone
+        first."""
+        ...
+
+    def pushed(self, broker_id: int) -> Completion[None]:
+        """Complete when the broker has taken all that was committed before the call, or is gone."""
+        ...
+
+    def stop(self) -> None:
+        """Send no more. What waits fails with ``OSError``."""
+        ...
+
+
+ReplicaFailed = Callable[[int, Sequence[TopicPartition]], None]
+"""Is told of a broker and its partitions that answered LeaderAndIsr with KAFKA_STORAGE_ERROR: replicas that are
+offline."""
+StaleController = Callable[[], None]
+"""Is told that a broker knows a later controller: this one must look at ``/controller_epoch``."""
+
+
+class ControllerAtWork(Protocol):
+    """The controller of this node, while it holds ``/controller``."""
+
+    id: ControllerId
+
+    def submit(self, command: Message, reply: Completion[Message]) -> None:
+        """Decide, write, push; ``reply`` completes when the tree has it. Fails with ``BrokerError`` NOT_CONTROLLER if
+        this node stops being the controller first: whether the change took place isn't known then."""
+        ...
+
+    def stop(self) -> None:
+        """Stop deciding. What waits gets NOT_CONTROLLER."""
+        ...

@@ -1,0 +1,1 @@
+"""What a controller sends to brokers: LeaderAndIsr, UpdateMetadata and StopReplica, each on its own channel."""

@@ -1,0 +1,1 @@
+"""The edge: the client library of ZooKeeper, whose threads end here."""
