@@ -16,6 +16,11 @@ def golden_messages() -> list[dict[str, Any]]:
     return [json.loads(line) for line in _text("golden_messages.jsonl").splitlines()]
 
 
+def zookeeper_golden_messages() -> list[dict[str, Any]]:
+    """The same of keys 4 to 7, which only Kafka with a ZooKeeper has: from Apache Kafka 3.9.2."""
+    return [json.loads(line) for line in _text("golden_messages_zookeeper.jsonl").splitlines()]
+
+
 def golden_batches() -> dict[str, bytes]:
     """The bytes of each record batch by its case."""
     lines = map(json.loads, _text("golden_batches.jsonl").splitlines())

@@ -3,11 +3,20 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 
 import pytest
 
-from tests.kafka_facts import FOLDER, configs, error_codes, golden_batches, golden_messages, version
+from tests.kafka_facts import (
+    FOLDER,
+    configs,
+    error_codes,
+    golden_batches,
+    golden_messages,
+    version,
+    zookeeper_golden_messages,
+)
 from tests.kafka_peer import peer_script
 from tests.shared_facts import shared_path
 
@@ -20,6 +29,8 @@ def test_the_facts_are_whole_and_of_the_version_that_their_page_names() -> None:
     assert len(messages) == 1456
     assert {line["case"] for line in messages} == {"default", "full"}
     assert len({(line["message"], line["version"], line["case"]) for line in messages}) == 1456
+    zookeepers = zookeeper_golden_messages()
+    assert len({(line["message"], line["version"], line["case"]) for line in zookeepers}) == 104
     assert len(golden_batches()) == 21
     assert [fact["code"] for fact in error_codes()] == list(range(-1, 134))
     assert [len(configs()[scope]) for scope in SCOPES] == [360, 34, 17]
@@ -50,3 +61,20 @@ def test_apache_kafka_agrees_with_every_fact() -> None:
         check=False,
     )
     assert done.stdout == "checked: {batches=21, configs=411, errors=135, messages=1456}\n", done.stderr
+
+
+@pytest.mark.slow
+def test_the_last_kafka_with_a_zookeeper_agrees_with_the_messages_that_only_it_has() -> None:
+    """Its classes write the same bytes for each JSON, and the same JSON for these bytes."""
+    golden = zookeeper_golden_messages()
+    lines = [json.dumps({name: line[name] for name in line if name != "hex"}) for line in golden]
+    done = subprocess.run(
+        [peer_script(), "tool", str(FOLDER / "WriteGolden.java")],
+        env={**os.environ, "KAFKA_PEER_VERSION": "3.9.2"},
+        input="\n".join(lines),
+        capture_output=True,
+        text=True,
+        timeout=200,
+        check=False,
+    )
+    assert [json.loads(line) for line in done.stdout.splitlines()] == golden, done.stderr

@@ -42,7 +42,8 @@ ABSENT = """\
 ## Not served
 
 ApiVersions doesn't list these, so that a client knows before it asks. A request closes the connection. The
-last column has the kinds of listener that serve the API in Kafka.
+last column has the kinds of listener that serve the API in Kafka. Keys 4 to 7 are spoken in a cluster with a
+ZooKeeper only.
 
 | key | name | Kafka 4.3.1 | Kafka's listeners |
 |--:|---|---|---|"""
@@ -89,11 +90,17 @@ def _lines(served: dict[int, Served]) -> Iterator[str]:
     yield ABSENT
     for key, info in API_BY_KEY.items():
         if key not in served:
-            yield f"| {key} | {info.name} | {_range(info.min_version, info.max_version)} | {_kinds(info)} |"
+            yield f"| {key} | {info.name} | {_kafkas(info)} | {_kinds(info)} |"
 
 
 def _range(low: int, high: int) -> str:
     return str(low) if low == high else f"{low}–{high}"
+
+
+def _kafkas(info: ApiInfo) -> str:
+    """Kafka's versions, and which Kafka's if the newest has none."""
+    versions = _range(info.min_version, info.max_version)
+    return f"none (3.9.2: {versions})" if "zkBroker" in info.listeners else versions
 
 
 def _kinds(info: ApiInfo) -> str:

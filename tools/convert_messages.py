@@ -2,9 +2,10 @@
 
 A one-off, kept because a new Kafka release means running it again and reading the diff::
 
-    python tools/convert_messages.py PROTOCOL_JSON [--docs tools/message_docs.toml]
+    python tools/convert_messages.py PROTOCOL_JSON --zookeeper ZOOKEEPER_JSON [--docs tools/message_docs.toml]
 
-The dump is a JSON object with a list ``messages`` in Kafka's own schema form, defaults as text. Docstrings
+The dump is a JSON object with a list ``messages`` in Kafka's own schema form, defaults as text. The second is such a
+list from Kafka 3.9, the last with a ZooKeeper: of it come the messages whose key Kafka has given up since. Docstrings
 written by hand live in the file that ``--docs`` names, by class, so that a second run keeps them. Afterwards run
 tools/messages_page.py, which writes the index of the modules.
 """
@@ -36,10 +37,17 @@ PYTHON_TYPES = {
 }
 TYPE_DEFAULTS = {"bool": "False", "string": '""', "bytes": 'b""', "uuid": "ZERO_UUID", "float64": "0.0"}
 BANNER = """\
-# Written by tools/convert_messages.py from the message schemas of Apache Kafka 4.3.1; README.md lists the modules.
+# Written by tools/convert_messages.py from the message schemas of Apache Kafka {}; README.md lists the modules.
 # A change by hand is lost at the next run. Docstrings lie in tools/message_docs.toml, the rest comes from the schemas.
 """
-ODD_NAMES = {"KRaftVersion": "kraft_version", "KRaftVersionFeature": "kraft_version_feature"}
+KAFKA, ZOOKEEPERS_KAFKA = "4.3.1", "3.9.2"
+ZOOKEEPERS_LISTENER = "zkBroker"
+"""The kind of listener that only the APIs of Kafka 3.9 have."""
+ODD_NAMES = {
+    "isKRaftController": "is_kraft_controller",
+    "KRaftVersion": "kraft_version",
+    "KRaftVersionFeature": "kraft_version_feature",
+}
 
 DATA_MODULES = {
     "ConsumerProtocolAssignment": "consumer_protocol",
@@ -58,13 +66,13 @@ DATA_MODULES = {
 }
 MODULE_DOCS = {
     "headers": "The headers before every request and response.",
-    "consumer_protocol": "What classic consumers put into JoinGroup and SyncGroup, behind an int16 version.",
+    "consumer_protocol": "The data that classic consumers put into JoinGroup and SyncGroup, behind an int16 version.",
     "control_records": "Key and value of the control records that end a transaction.",
     "default_principal": "A principal as it travels in Envelope requests and delegation tokens.",
     "raft_records": "The values of KRaft's control records, written without a version before them.",
     "quorum_state": "The quorum-state file, which is this message in JSON.",
     "producer_snapshot": "The file of producer state beside a log segment.",
-    "streams_subscription": "What Kafka Streams puts into a classic consumer's user data.",
+    "streams_subscription": "The user data of Kafka Streams' classic consumers.",
     "metadata_records": "The records of __cluster_metadata, framed by version 1, record type, version.",
     "remote_log_metadata_records": "The records of __remote_log_metadata, framed like metadata records.",
     "group_coordinator_records": "The records of __consumer_offsets: keys by record type, values by version.",
@@ -100,6 +108,11 @@ def module_of(message: Json) -> str:
     if kind == "metadata":
         return "metadata_records" if message["module"] == "metadata" else "remote_log_metadata_records"
     return f"{snake_case(message['module'].replace('-', '_'))}_records"
+
+
+def from_zookeeper(request: Json) -> bool:
+    """Whether this request is one that only Kafka with a ZooKeeper has."""
+    return ZOOKEEPERS_LISTENER in request.get("listeners", ())
 
 
 class Module:
@@ -266,7 +279,8 @@ class Module:
             typing = "from typing import ClassVar"
         from_primitives = sorted(self.imports & {"Records", "ZERO_UUID"})
         from_schema = sorted(self.imports & {"Api", "Message", "Struct", "Wire"})
-        text = f'{BANNER}"""{module_doc(self.name, self.messages)}"""\n\n{typing}\n\n'
+        kafka = ZOOKEEPERS_KAFKA if from_zookeeper(self.messages[0]) else KAFKA
+        text = f'{BANNER.format(kafka)}"""{module_doc(self.name, self.messages)}"""\n\n{typing}\n\n'
         if "field" in self.imports:
             text += "from msgspec import field\n\n"
         if from_primitives:
@@ -367,7 +381,7 @@ def api_table(messages: list[Json]) -> str:
         "from __future__ import annotations\n\nfrom enum import IntEnum\nfrom typing import NamedTuple\n\n"
         'NEVER = 32767\n"""As first flexible version: none is."""\n\n\n'
         "class ApiInfo(NamedTuple):\n"
-        '    """What the protocol says of an API, whether or not a broker serves it.\n\n'
+        '    """The facts of an API in the protocol, whether or not a broker serves it.\n\n'
         "    ``max_version`` is the last stable version; where ``latest_unstable``, the schema knows one more.\n"
         '    ``module`` is below blumfeld.wire.messages.\n    """\n\n'
         "    key: int\n    name: str\n    module: str\n    min_version: int\n    max_version: int\n"
@@ -376,7 +390,7 @@ def api_table(messages: list[Json]) -> str:
         + "".join(members)
         + "\n\nAPIS: dict[int, ApiInfo] = {\n"
         + "".join(rows)
-        + '}\n"""By key."""\n\nOTHER_MESSAGES: dict[str, str] = {\n'
+        + '}\n"""All APIs by their keys."""\n\nOTHER_MESSAGES: dict[str, str] = {\n'
         + "".join(others)
         + '}\n"""The module of each message that is neither request nor response."""\n'
     )
@@ -386,12 +400,15 @@ def main() -> int:
     """Write the modules, let ruff format them, say how many."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("protocol", type=Path)
+    parser.add_argument("--zookeeper", type=Path, required=True)
     parser.add_argument("--docs", type=Path, default=ROOT / "tools" / "message_docs.toml")
     arguments = parser.parse_args()
     docs = tomllib.loads(arguments.docs.read_text()) if arguments.docs.exists() else {}
     messages = [
         m for m in json.loads(arguments.protocol.read_text())["messages"] if m["validVersions"] != "none"
     ]
+    kept = {m["apiKey"] for m in messages if m["type"] == "request"}
+    messages += [m for m in json.loads(arguments.zookeeper.read_text()) if m["apiKey"] not in kept]
     modules: dict[str, list[Json]] = defaultdict(list)
     for message in messages:
         modules[module_of(message)].append(message)

@@ -19,9 +19,9 @@ MESSAGES = ROOT / "core" / "blumfeld" / "wire" / "messages"
 INTRODUCTION = """\
 # Messages
 
-Every message of Apache Kafka 4.3.1, one module an API. `tools/convert_messages.py` writes the modules from Kafka's
-message schemas, with the docstrings of `tools/message_docs.toml`; don't edit them by hand. `tools/messages_page.py`
-writes this page.
+Every message of Apache Kafka 4.3.1, one module an API, and keys 4 to 7 of Kafka 3.9.2, which only a cluster with a
+ZooKeeper speaks. `tools/convert_messages.py` writes the modules from Kafka's message schemas, with the docstrings of
+`tools/message_docs.toml`; don't edit them by hand. `tools/messages_page.py` writes this page.
 
 A class stands for all versions of its message: each field says which versions have it, in the language of `schema.py`.
 The codec (`codec.py`) makes a decoder and an encoder for a class and a version on first use. Which versions a broker

@@ -16,7 +16,7 @@ from campaigns.raw_connection import ConnectionEnded
 
 HALF_FRAMES = 50
 UNKNOWN_KEY = 999
-REMOVED_KEY = 4  # LeaderAndIsr: of ZooKeeper's time, gone in Kafka 4
+REMOVED_KEY = 4  # LeaderAndIsr: served in a cluster with a ZooKeeper only, gone in Kafka 4
 CONTROLLER_KEY = int(ApiKey.BROKER_REGISTRATION)
 
 

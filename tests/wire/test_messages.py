@@ -17,7 +17,7 @@ from blumfeld.wire.json_form import from_json, to_json
 from blumfeld.wire.primitives import DecodeError
 from blumfeld.wire.schema import AnyStruct, Message, fields_of
 from tests.everyday import examples, first
-from tests.kafka_facts import golden_messages
+from tests.kafka_facts import golden_messages, zookeeper_golden_messages
 from tests.wire.schema_strategies import every_version, full, messages
 
 
@@ -37,7 +37,7 @@ def agrees(name: str, version: int, data: bytes, value: dict[str, Any]) -> None:
 def test_reads_and_writes_kafkas_bytes_of_every_message_and_version() -> None:
     """What Kafka's own serializers made, in two fillings each."""
     seen = set()
-    for golden in golden_messages():
+    for golden in (*golden_messages(), *zookeeper_golden_messages()):
         agrees(golden["message"], golden["version"], bytes.fromhex(golden["hex"]), golden["json"])
         seen.add((message_class(golden["message"]), golden["version"]))
     # Kafka Streams' own userdata is not among the golden bytes.

@@ -33,6 +33,10 @@ class ApiKey(IntEnum):
     FETCH = 1
     LIST_OFFSETS = 2
     METADATA = 3
+    LEADER_AND_ISR = 4
+    STOP_REPLICA = 5
+    UPDATE_METADATA = 6
+    CONTROLLED_SHUTDOWN = 7
     OFFSET_COMMIT = 8
     OFFSET_FETCH = 9
     FIND_COORDINATOR = 10
@@ -137,6 +141,22 @@ APIS: dict[int, ApiInfo] = {
     ),
     2: ApiInfo(2, "ListOffsets", "list_offsets", 1, 11, 6, ("broker",), False),
     3: ApiInfo(3, "Metadata", "metadata", 0, 13, 9, ("broker",), False),
+    4: ApiInfo(4, "LeaderAndIsr", "leader_and_isr", 0, 7, 4, ("zkBroker",), False),
+    5: ApiInfo(5, "StopReplica", "stop_replica", 0, 4, 2, ("zkBroker",), False),
+    6: ApiInfo(6, "UpdateMetadata", "update_metadata", 0, 8, 6, ("zkBroker",), False),
+    7: ApiInfo(
+        7,
+        "ControlledShutdown",
+        "controlled_shutdown",
+        0,
+        3,
+        3,
+        (
+            "zkBroker",
+            "controller",
+        ),
+        False,
+    ),
     8: ApiInfo(8, "OffsetCommit", "offset_commit", 2, 10, 8, ("broker",), False),
     9: ApiInfo(9, "OffsetFetch", "offset_fetch", 1, 10, 6, ("broker",), False),
     10: ApiInfo(10, "FindCoordinator", "find_coordinator", 0, 6, 3, ("broker",), False),
