@@ -13,7 +13,7 @@ MANIFEST = """\
 plugin = "storage_tiered"
 
 [storage.options]
-store = "file://{store}"
+store = "{store}"
 cache_bytes = {cache_bytes}
 
 [storage.options.metadata_topic]
@@ -35,12 +35,16 @@ CACHE_BYTES = 16 << 20
 class TieredNodes:
     """A cluster whose topics may be tiered, and its store. Nothing is started yet."""
 
-    def __init__(self, folder: Path, nodes: int) -> None:
+    def __init__(self, folder: Path, nodes: int, store: str = "", more: str = "") -> None:
+        """:param store: its URL; a folder beside the nodes if none is given
+        :param more: further lines of the manifest
+        """
         folder.mkdir(parents=True, exist_ok=True)
         self.store = folder / "store"
         self.store.mkdir()
         self.manifest = folder / "node.toml"
-        self.manifest.write_text(MANIFEST.format(store=self.store, cache_bytes=CACHE_BYTES))
+        text = MANIFEST.format(store=store or f"file://{self.store}", cache_bytes=CACHE_BYTES)
+        self.manifest.write_text(text + more)
         self.cluster: Cluster = cluster_of_this_build(nodes, folder, manifest=self.manifest)
 
     def segments_in_pieces(self) -> int:

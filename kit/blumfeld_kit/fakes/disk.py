@@ -116,6 +116,11 @@ class DiskState:
         self.room -= growth - missing
         return size_bytes - missing
 
+    def give_room(self, size_bytes: int) -> None:
+        """Take note of a file that is removed."""
+        if self.room is not None:
+            self.room += size_bytes
+
     def is_cold(self, path: str, position: int, size: int) -> bool:
         """Return whether a page of these bytes must come from the device."""
         if not any(part in path for part in self.cold):

@@ -307,7 +307,7 @@ class FakeFiles:
     def unlink(self, path: str) -> None:
         """Remove a file."""
         self.step("unlink", path)
-        self.disk.tree.file(path)
+        self.disk.give_room(self.disk.tree.file(path).size)
         directory, name = self.disk.tree.parent(path)
         directory.change({name: None})
 

@@ -8,6 +8,7 @@ import msgspec
 
 from blumfeld_storage_tiered.catalog.sweep_settings import SweepSettings
 from blumfeld_storage_tiered.metadata_topic.topic import MetadataTopicSettings
+from blumfeld_storage_tiered.objects.upload import Verify
 from blumfeld_storage_tiered.stores.options import (
     AzureOptions,
     GcsOptions,
@@ -43,6 +44,9 @@ class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
     """The storage that is wrapped."""
     cache_bytes: Annotated[int, msgspec.Meta(ge=16 << 20)] = 1 << 30
     """Bound of the cache of remote chunks in the data directory."""
+    verify: Verify = "size"
+    """How an upload is checked before its local segment may go: by the sizes of its objects, or by reading them back.
+    """
     metadata_topic: MetadataTopicSettings = MetadataTopicSettings()
     sweep: SweepSettings = SweepSettings()
     requests: RequestOptions = RequestOptions()

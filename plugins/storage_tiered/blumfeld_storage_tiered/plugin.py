@@ -47,7 +47,14 @@ class Plugin:
         shown = shown_url(options.store)
         lasts = parse_url(options.store, AT).scheme != "memory"
         self._made = Tiering(
-            composition, store, metadata, options.cache_bytes, shown, options.sweep, lasts=lasts
+            composition,
+            store,
+            metadata,
+            options.cache_bytes,
+            shown,
+            options.sweep,
+            verify=options.verify,
+            lasts=lasts,
         )
         return TieredStorage(composition.local_storage, self._made)
 

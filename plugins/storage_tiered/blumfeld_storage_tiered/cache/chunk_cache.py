@@ -6,9 +6,12 @@ of the same consumer finds it. The folder is emptied at every start, so that no 
 
 from __future__ import annotations
 
+import asyncio
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
+
+from crc32c import crc32c
 
 from blumfeld.spi.completion import Completion
 from blumfeld.spi.hooks import EventLog
@@ -16,6 +19,8 @@ from blumfeld.spi.object_store import ObjectBytes
 from blumfeld.spi.parts import Part
 from blumfeld.spi.repeated_events import RepeatedEvents
 from blumfeld.spi.runtime import File, Files, Runtime
+
+T = TypeVar("T")
 
 FOLDER = "remote-chunk-cache"
 """The folder's name in the data directory."""
@@ -34,10 +39,11 @@ class ChunkKey(NamedTuple):
 class Chunk:
     """A piece that is in the cache. It stays readable when it is removed meanwhile: its file is opened at once."""
 
-    __slots__ = ("_data", "_file", "size_bytes")
+    __slots__ = ("_crc", "_data", "_file", "size_bytes")
 
-    def __init__(self, size_bytes: int, file: File | None, data: ObjectBytes | None) -> None:
+    def __init__(self, size_bytes: int, file: File | None, data: ObjectBytes | None, crc: int = 0) -> None:
         self.size_bytes = size_bytes
+        self._crc = crc
         self._file = file
         self._data = data
         """The bytes, where the disk had no room for them."""
@@ -50,7 +56,17 @@ class Chunk:
         assert file is not None, "a chunk has a file or its bytes"
         if file.is_cached(start, size):
             return file.pread(size, start)
-        return await runtime.offload(file.pread, size, start)
+        return await _in_worker(runtime, file, file.pread, size, start)
+
+    async def read_checked(self, runtime: Runtime) -> bytes:
+        """Return the whole piece.
+
+        :raises ValueError: its file has been changed since it was written
+        """
+        data = await self.read(runtime, 0, self.size_bytes)
+        if self._data is None and crc32c(data) != self._crc:
+            raise ValueError("its checksum isn't that of what was written")
+        return data
 
     async def part(self, runtime: Runtime, start: int, size: int) -> Part:
         """Return a part of an answer, which must be released. Its bytes are in the page cache."""
@@ -59,7 +75,7 @@ class Chunk:
         file = self._file
         assert file is not None, "a chunk has a file or its bytes"
         if not file.is_cached(start, size):
-            await runtime.offload(file.read_ahead, start, size)
+            await _in_worker(runtime, file, file.read_ahead, start, size)
         return file.region(start, size)
 
     def close(self) -> None:
@@ -68,10 +84,26 @@ class Chunk:
             self._file.close()
 
 
+async def _in_worker(runtime: Runtime, file: File, work: Callable[..., T], *args: int) -> T:
+    """Read a file in a worker. It stays open until the worker has ended, also if the reader has gone: the system could
+    give its descriptor's number to another file meanwhile."""
+    region = file.region(0, 0)
+    working = asyncio.ensure_future(runtime.offload(work, *args))
+
+    def ended(_: object) -> None:
+        region.release()
+        if not working.cancelled():
+            working.exception()  # nobody may wait for it any more
+
+    working.add_done_callback(ended)
+    return await asyncio.shield(working)
+
+
 class _Entry(NamedTuple):
     path: str
     """"" for bytes that are kept in no file."""
     size_bytes: int
+    crc: int
 
 
 class ChunkCache:
@@ -156,14 +188,14 @@ class ChunkCache:
         self.size_bytes += len(data)
         await self._make_room()
         try:
-            await self._runtime.offload(_write, self._runtime.files, path, data)
+            crc = await self._runtime.offload(_write, self._runtime.files, path, data)
         except OSError as error:
             self.size_bytes -= len(data)
             self._repeated.say(
                 self._events.warning, "remote chunk not cached", "write", path=path, error=str(error)
             )
             return
-        self._entries[key] = _Entry(path, len(data))
+        self._entries[key] = _Entry(path, len(data), crc)
 
     async def _make_room(self) -> None:
         gone = []
@@ -192,7 +224,7 @@ class ChunkCache:
             self.forget(key)
             return None
         self._entries.move_to_end(key)
-        return Chunk(entry.size_bytes, file, None)
+        return Chunk(entry.size_bytes, file, None, entry.crc)
 
     def forget(self, key: ChunkKey) -> None:
         """Remove a piece, which may be absent: its bytes are bad."""
@@ -215,7 +247,8 @@ def _make_empty(files: Files, folder: str) -> None:
     files.make_dirs(folder)
 
 
-def _write(files: Files, path: str, data: ObjectBytes) -> None:
+def _write(files: Files, path: str, data: ObjectBytes) -> int:
+    """Write a file. Returns the checksum of what was to be written."""
     file = files.open(path, create=True)
     try:
         view, position = memoryview(data), 0
@@ -226,6 +259,7 @@ def _write(files: Files, path: str, data: ObjectBytes) -> None:
         raise
     finally:
         file.close()
+    return crc32c(data)
 
 
 def _remove(files: Files, paths: list[str]) -> None:

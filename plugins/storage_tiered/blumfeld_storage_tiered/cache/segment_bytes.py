@@ -234,14 +234,13 @@ class SegmentBytes:
             return cast("T", known[0])
         chunk = await self._cache.chunk(key, lambda: self._load_file(segment, kind))
         try:
-            data = await chunk.read(self._runtime, 0, chunk.size_bytes)
-        finally:
-            chunk.close()
-        try:
+            data = await chunk.read_checked(self._runtime)
             index = decode(data)
         except ValueError as error:
             self.forget(segment)  # the store's bytes were checked: those of the cache have changed since
             raise BrokerError(ErrorCode.KAFKA_STORAGE_ERROR, f"a cached index has changed: {error}") from None
+        finally:
+            chunk.close()
         before = self._indexes.pop(key, None)
         if before is not None:
             self._index_bytes -= before[1]

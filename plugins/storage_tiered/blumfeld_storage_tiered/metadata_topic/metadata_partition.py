@@ -29,6 +29,19 @@ def key_of(partition: TopicIdPartition) -> Key:
     return partition.topic_id, partition.partition
 
 
+class LastBatch(NamedTuple):
+    """The last batch that was read. Another leader's log has all that was read if it has this one (KIP-320): a batch is
+    known by its offset and its leader epoch."""
+
+    base_offset: int
+    leader_epoch: int
+    crc: int
+
+
+class OtherHistoryError(Exception):
+    """The log has another batch than the last one that was read: an unclean election took what was read."""
+
+
 class ReadWait:
     """Waits until the metadata partition is read up to its end as of the moment when this was made."""
 
@@ -60,8 +73,13 @@ class MetadataPartition:
         """The offset of the next record to read."""
         self.saved_position = 0
         """The position of the snapshot on disk."""
+        self.last_batch: LastBatch | None = None
+        """``None``: nothing was read yet."""
+        self._is_doubted = False
+        """Whether it isn't known that the log has what was read: another leader epoch has begun."""
         self.leader = -1
         """The node that it is read from now; -1: none."""
+        self._leader_epoch = -1
         self.is_loaded = False
         """Whether its snapshot was looked for."""
         self.catalogs: dict[Key, RemoteLogCatalog] = {}
@@ -139,10 +157,23 @@ class MetadataPartition:
             wait.target = end_offset
         self._end_waits()
 
-    def led_by(self, leader: int) -> None:
-        """Another node leads it, or none. Ends that are still to be read up to are asked for anew: what the last leader
-        had not committed may be gone."""
-        self.leader = leader
+    @property
+    def next_offset(self) -> int:
+        """The offset to read from. It is that of the last batch while it isn't known whether the log has it."""
+        return self.last_batch.base_offset if self._is_doubted and self.last_batch else self.position
+
+    def trust(self) -> None:
+        """The log doesn't have the last batch any more, because it begins later. So nothing can be compared."""
+        self._is_doubted = False
+        self._end_waits()
+
+    def led_by(self, leader: int, leader_epoch: int) -> None:
+        """It has another leader epoch, with or without a leader. Ends that are still to be read up to are asked for
+        anew: what the last leader had not committed may be gone."""
+        if (leader, leader_epoch) == (self.leader, self._leader_epoch):
+            return
+        self.leader, self._leader_epoch = leader, leader_epoch
+        self._is_doubted = self.last_batch is not None
         for wait in self._waits():
             if not wait.ready.done:
                 wait.target = None
@@ -151,6 +182,8 @@ class MetadataPartition:
         return [*self._assigned.values(), *self._refreshes]
 
     def _end_waits(self) -> None:
+        if self._is_doubted:
+            return
         for wait in self._waits():
             if wait.target is not None and self.position >= wait.target and not wait.ready.done:
                 wait.ready.complete(None)
@@ -161,11 +194,19 @@ class MetadataPartition:
 
         A record that means nothing, or that contradicts its catalog, is passed over, and ``told``: every node passes
         over the same ones. Callers that wait for it get the reason.
+
+        :raises OtherHistoryError: the log doesn't have what was read
         """
         changed: dict[Key, TopicIdPartition] = {}
         for batch in batches:
+            this = LastBatch(batch.base_offset, batch.partition_leader_epoch, batch.crc)
+            if self._is_doubted:
+                if this != self.last_batch:
+                    raise OtherHistoryError(f"found {this}; read was {self.last_batch}")
+                self._is_doubted = False
             if batch.last_offset < self.position:
                 continue
+            self.last_batch = this
             if not batch.is_control:
                 for record in records(batch):
                     if record.offset >= self.position and record.value is not None:
@@ -203,6 +244,7 @@ class MetadataPartition:
     def reset(self, position: int) -> None:
         """Read everything anew: the records that were read aren't those of the topic any more."""
         self.position, self.saved_position = position, -1
+        self.last_batch, self._is_doubted = None, False
         self.catalogs.clear()
         for key, member in list(self._assigned.items()):
             again = self._assigned[key] = ReadWait(member.partition)

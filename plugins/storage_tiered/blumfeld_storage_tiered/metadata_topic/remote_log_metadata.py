@@ -8,7 +8,9 @@ node that made it sees it, and knows whether it was refused.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Coroutine
+from contextlib import suppress
 from functools import partial
+from posixpath import basename
 from typing import Any, TypeVar, cast
 
 from blumfeld.client.produce import one_batch, only_outcome
@@ -46,9 +48,11 @@ from blumfeld_storage_tiered.catalog.segment import Change, TopicIdPartition
 from blumfeld_storage_tiered.metadata_topic.metadata_partition import (
     Append,
     MetadataPartition,
+    OtherHistoryError,
     key_of,
     settle,
 )
+from blumfeld_storage_tiered.metadata_topic.reserve import Reserve
 from blumfeld_storage_tiered.metadata_topic.snapshot_file import (
     BYTES_MAX,
     encode_snapshot,
@@ -116,6 +120,9 @@ class RemoteLogMetadata:
         self._events = composition.log("remote log metadata")
         self._repeated = RepeatedEvents(composition.runtime)
         self._topic = MetadataTopic(composition, settings, self._events)
+        self._reserve = Reserve(
+            self._runtime.files, [f"{disk}/{basename(directory)}" for disk in composition.data_dirs]
+        )
         self._topic_id = b""
         """Empty until the topic was seen."""
         self._image: TopicImage | None = None
@@ -319,6 +326,8 @@ class RemoteLogMetadata:
             elif isinstance(error, BrokerError) and not is_retriable(error.code):
                 self._fail_append(metadata, value, error)
                 return
+            elif _is_of_storage(error) and self._reserve.give():
+                self._say("a full disk: a record of remote log metadata takes room that was kept", "", error)
             else:
                 if pause_ms >= LASTING_MS:
                     self._say("a record of remote log metadata was not written", metadata.index, error)
@@ -416,10 +425,11 @@ class RemoteLogMetadata:
         self._take_led(topic)
         for metadata in self._partitions.values():
             image = self._image_of(metadata.index)
-            leader = -1 if image is None or not metadata.is_loaded else image.leader
-            if leader == metadata.leader:
+            leader, epoch = (image.leader, image.leader_epoch) if image and metadata.is_loaded else (-1, -1)
+            before = metadata.leader
+            metadata.led_by(leader, epoch)
+            if leader == before:
                 continue
-            metadata.led_by(leader)
             if leader == self._composition.node_id:
                 self._bells[metadata.index] = bell = _Bell()
                 self._spawn(partial(self._read_here, metadata, bell), "read remote log metadata here")
@@ -483,19 +493,24 @@ class RemoteLogMetadata:
             ends = local.ends(at)
             if not ends.log_start_offset <= metadata.position <= ends.log_end_offset:
                 self._read_anew(metadata, ends.log_start_offset)
+            elif metadata.next_offset < ends.log_start_offset:
+                metadata.trust()
             # Not the high watermark: that of a new leader may be below what the one before had committed.
             metadata.read_up_to(metadata.waiting(), ends.log_end_offset)
             high_watermark = ends.high_watermark
-            while metadata.position < high_watermark:
+            while metadata.next_offset < high_watermark:
                 read = self._composition.local_partitions.read(
-                    at, metadata.position, READ_BYTES, read_committed=False
+                    at, metadata.next_offset, READ_BYTES, read_committed=False
                 )
                 log_read = await read if isinstance(read, Completion) else read
                 data = join(log_read.parts)
                 release(log_read.parts)
                 if not data or not self._is_reading_here(metadata, bell):
                     break
-                self._take(metadata, data)
+                try:
+                    self._take(metadata, data)
+                except OtherHistoryError:
+                    self._read_anew(metadata, ends.log_start_offset)
                 await self._pause(0)
             await bell.wait()
         self._composition.local_partitions.unwatch(at, bell, log_end=False)
@@ -521,7 +536,7 @@ class RemoteLogMetadata:
     async def _fetch(self, leader: int, mine: list[MetadataPartition]) -> bool:
         """Fetch once. Returns whether all partitions were answered without an error."""
         await self._learn_ends(leader, mine)
-        asked = {metadata.index: (metadata, metadata.position) for metadata in mine}
+        asked = {metadata.index: (metadata, metadata.next_offset) for metadata in mine}
         topic = FetchTopic(
             topic=REMOTE_LOG_METADATA_TOPIC,
             partitions=[
@@ -544,7 +559,7 @@ class RemoteLogMetadata:
         for data in (data for topic in answer.responses for data in topic.partitions):
             metadata, position = asked[data.partition_index]
             # Not if it has another leader meanwhile: that one's task reads it.
-            if metadata.leader == leader and metadata.position == position:
+            if metadata.leader == leader and metadata.next_offset == position:
                 passed = await self._take_fetched(leader, metadata, data) and passed
                 if data.records:  # the records of each partition take a turn of their own
                     await self._pause(0)
@@ -552,21 +567,31 @@ class RemoteLogMetadata:
 
     async def _take_fetched(self, leader: int, metadata: MetadataPartition, data: PartitionData) -> bool:
         if data.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
-            starts = await self._offsets(leader, [metadata.index], EARLIEST)
-            if metadata.index in starts:
-                self._read_anew(metadata, starts[metadata.index])
-            return False
+            return await self._look_at_start(leader, metadata)
         error: Exception | None = None
         if data.error_code:
             error = BrokerError(known_code(data.error_code))
         else:
             try:
                 self._take(metadata, cast("bytes", data.records or b""))
+            except OtherHistoryError:
+                return await self._look_at_start(leader, metadata)
             except CorruptBatch as corrupt:
                 error = corrupt
         if error is not None:
             self._say("remote log metadata can't be read", metadata.index, error)
         return error is None
+
+    async def _look_at_start(self, leader: int, metadata: MetadataPartition) -> bool:
+        """The leader's log doesn't have the next records. Returns False: the next fetch comes after a pause."""
+        start = (await self._offsets(leader, [metadata.index], EARLIEST)).get(metadata.index)
+        if start is None or metadata.leader != leader:
+            return False
+        if metadata.next_offset < start <= metadata.position:
+            metadata.trust()
+        else:
+            self._read_anew(metadata, start)
+        return False
 
     async def _learn_ends(self, leader: int, mine: list[MetadataPartition]) -> None:
         """Ask for the ends that waits wait for.
@@ -613,6 +638,8 @@ class RemoteLogMetadata:
 
     async def _save_often(self) -> None:
         while True:
+            with suppress(OSError):  # a full disk is told of by those that write to it
+                await self._runtime.offload(self._reserve.keep)
             await self._pause(SAVE_INTERVAL_MS)
             for metadata in list(self._partitions.values()):
                 await self._save(metadata)
@@ -728,3 +755,7 @@ class RemoteLogMetadata:
 
         self._runtime.scheduler.run(lane, steps, finished)
         return outcome
+
+
+def _is_of_storage(error: Exception) -> bool:
+    return isinstance(error, BrokerError) and error.code is ErrorCode.KAFKA_STORAGE_ERROR

@@ -13,13 +13,15 @@ from blumfeld.spi.completion import Steps
 from blumfeld.spi.runtime import Files
 from blumfeld.wire.primitives import DecodeError
 from blumfeld_storage_tiered.catalog.catalog import RemoteLogCatalog
-from blumfeld_storage_tiered.metadata_topic.metadata_partition import MetadataPartition, key_of
+from blumfeld_storage_tiered.metadata_topic.metadata_partition import LastBatch, MetadataPartition, key_of
 
 BYTES_MAX = 256 << 20
 """The largest file that is written: 10⁵ segments take 8 MB."""
-_HEADER = struct.Struct(">4sH16siqI")
-"""Magic, version, id of the topic, partition, position, number of catalogs."""
-_MAGIC, _VERSION = b"BRLM", 2
+_HEADER = struct.Struct(">4sH16siqqiII")
+"""Magic, version, id of the topic, partition, position; offset or -1, leader epoch and checksum of the last batch;
+number of catalogs."""
+_MAGIC, _VERSION = b"BRLM", 3
+_NOTHING_READ = LastBatch(-1, -1, 0)
 _U32 = struct.Struct(">I")
 
 
@@ -35,7 +37,9 @@ def encode_snapshot(topic_id: bytes, partition: MetadataPartition) -> Steps[tupl
     nothing or is refused, so a catalog may be ahead of it.
     """
     position, catalogs = partition.position, list(partition.catalogs.values())
-    out = bytearray(_HEADER.pack(_MAGIC, _VERSION, topic_id, partition.index, position, len(catalogs)))
+    last_batch = partition.last_batch or _NOTHING_READ
+    head = _HEADER.pack(_MAGIC, _VERSION, topic_id, partition.index, position, *last_batch, len(catalogs))
+    out = bytearray(head)
     for catalog in catalogs:
         data = yield from catalog.snapshot()
         out += _U32.pack(len(data)) + data
@@ -65,7 +69,7 @@ def restore_snapshot(topic_id: bytes, data: bytes, partition: MetadataPartition)
 
     :raises DecodeError: the file is that of another topic or partition
     """
-    magic, version, of_topic, index, position, count = _HEADER.unpack_from(data)
+    magic, version, of_topic, index, position, *last, count = _HEADER.unpack_from(data)
     if (magic, version, of_topic, index) != (_MAGIC, _VERSION, topic_id, partition.index):
         raise DecodeError("the snapshot is that of another topic, or of another version of this program")
     catalogs, at = [], _HEADER.size
@@ -75,3 +79,5 @@ def restore_snapshot(topic_id: bytes, data: bytes, partition: MetadataPartition)
         catalogs.append((yield from RemoteLogCatalog.restore(data[at - size : at])))
     partition.catalogs.update((key_of(catalog.partition), catalog) for catalog in catalogs)
     partition.position = partition.saved_position = position
+    last_batch = LastBatch(*last)
+    partition.last_batch = None if last_batch == _NOTHING_READ else last_batch

@@ -9,6 +9,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from functools import partial
 from typing import Any, TypeVar
 
+from msgspec.structs import replace
+
 from blumfeld.spi.object_store import (
     ObjectBytes,
     ObjectInfo,
@@ -29,6 +31,9 @@ PARTS_AT_ONCE = 2
 COPY_BYTES = 1 << 20
 """obstore copies what it is given on the loop's thread: 8 MiB at once would hold the loop for 2 ms."""
 LIST_PAGE = 1000
+NAME_MAX = 255
+"""Bytes of a name that file systems take."""
+CONTINUED = "~"
 ABORT_MS = 5_000
 """Bound on the request that forgets a failed upload. What it doesn't reach, a lifecycle rule of the bucket removes."""
 
@@ -160,7 +165,8 @@ class ObstoreStore:
 class FileStore(ObstoreStore):
     """A folder of this machine. What was put is on the device when the put returns, though obstore doesn't see to it.
 
-    One object at a time is made durable, so that three of the four threads of ``Runtime.offload`` stay free.
+    One object at a time is made durable, so that three of the four threads of ``Runtime.offload`` stay free. A file
+    system takes names of up to 255 bytes, and the folder of a partition may have 283: :func:`path_of_key`.
     """
 
     def __init__(self, requests: RequestOptions, shown: str, runtime: Runtime, root: str) -> None:
@@ -171,13 +177,36 @@ class FileStore(ObstoreStore):
 
     async def put(self, key: str, data: bytes, *, if_absent: bool = False) -> None:
         """As ``ObjectStore.put``."""
-        await super().put(key, data, if_absent=if_absent)
-        await self._sync(key)
+        await super().put(path_of_key(key), data, if_absent=if_absent)
+        await self._sync(path_of_key(key))
 
     async def put_parts(self, key: str, parts: AsyncIterator[bytes]) -> None:
         """As ``ObjectStore.put_parts``."""
-        await super().put_parts(key, parts)
-        await self._sync(key)
+        await super().put_parts(path_of_key(key), parts)
+        await self._sync(path_of_key(key))
+
+    async def get_range(self, key: str, start: int, size: int) -> ObjectBytes:
+        """As ``ObjectStore.get_range``."""
+        return await super().get_range(path_of_key(key), start, size)
+
+    async def head(self, key: str) -> ObjectInfo:
+        """As ``ObjectStore.head``."""
+        return replace(await super().head(path_of_key(key)), key=key)
+
+    async def list(self, prefix: str) -> AsyncIterator[ObjectInfo]:
+        """As ``ObjectStore.list``."""
+        folder, slash, _ = prefix.rpartition("/")
+        infos = [
+            replace(info, key=key)
+            async for info in super().list(path_of_key(folder) + slash)
+            if (key := key_of_path(info.key)).startswith(prefix)
+        ]
+        for info in sorted(infos):
+            yield info
+
+    async def delete(self, key: str) -> None:
+        """As ``ObjectStore.delete``. The folder goes with its last object."""
+        await super().delete(path_of_key(key))
 
     async def _sync(self, key: str) -> None:
         async with self._syncing:
@@ -189,8 +218,27 @@ class FileStore(ObstoreStore):
         if self._inner is None:
             from obstore.store import LocalStore
 
-            self._inner = LocalStore(self._root, mkdir=True)
+            self._inner = LocalStore(self._root, mkdir=True, automatic_cleanup=True)
         return self._inner
+
+
+def path_of_key(key: str) -> str:
+    """Return the path of an object below the store's folder. A part of it that is too long for a name goes on in a
+    folder of its own, behind a ``~``, which no key has: a partition's folder of 283 characters is two."""
+    if len(key) <= NAME_MAX:
+        return key
+    parts = []
+    for part in key.split("/"):
+        while len(part) > NAME_MAX:
+            parts.append(part[: NAME_MAX - 1] + CONTINUED)
+            part = part[NAME_MAX - 1 :]
+        parts.append(part)
+    return "/".join(parts)
+
+
+def key_of_path(path: str) -> str:
+    """Return the key of an object at this path: the inverse of :func:`path_of_key`."""
+    return path.replace(f"{CONTINUED}/", "")
 
 
 def _make_durable(files: Files, root: str, key: str) -> None:

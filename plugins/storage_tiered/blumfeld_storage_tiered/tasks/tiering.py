@@ -25,7 +25,7 @@ from blumfeld_storage_tiered.logs.remote_part import RemotePart
 from blumfeld_storage_tiered.logs.tiered_log import TieredLog
 from blumfeld_storage_tiered.metadata_topic.remote_log_metadata import RemoteLogMetadata
 from blumfeld_storage_tiered.objects.segments import SegmentObjects
-from blumfeld_storage_tiered.objects.upload import SegmentUpload
+from blumfeld_storage_tiered.objects.upload import SegmentUpload, Verify
 from blumfeld_storage_tiered.stores.claimed import ClaimedStore
 from blumfeld_storage_tiered.tasks.deletion import delete_partition, delete_segments, sleep
 from blumfeld_storage_tiered.tasks.led_partition import LedPartition
@@ -44,6 +44,7 @@ class Tiering:
     :param metadata: the metadata topic
     :param cache_bytes: bound of the chunk cache
     :param shown: the store for people, without secrets
+    :param verify: how uploads are checked
     :param lasts: the store is the same one after a restart of the node
     """
 
@@ -56,6 +57,7 @@ class Tiering:
         shown: str,
         sweep: SweepSettings = DEFAULT_SWEEP,
         *,
+        verify: Verify = "size",
         lasts: bool = True,
     ) -> None:
         self.runtime = runtime = composition.runtime
@@ -84,6 +86,7 @@ class Tiering:
             config.int("remote.log.manager.expiration.thread.pool.size")
         )
         self._composition = composition
+        self._verify: Verify = verify
         self.shown = shown
         self.sweep = sweep
         self._copy_pace = _pace(composition, "copy")
@@ -109,7 +112,9 @@ class Tiering:
             self.events.warning("store unavailable", store=self.shown, error=str(error))
         except StoreError as error:
             raise OSError(str(error)) from None
-        self.uploads = SegmentUpload(self.runtime, self.store, cluster_id, still_ours=self.store.still_ours)
+        self.uploads = SegmentUpload(
+            self.runtime, self.store, cluster_id, still_ours=self.store.still_ours, verify=self._verify
+        )
         await self.cache.start()
 
     async def begin(self, composition: Composition) -> None:

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
+import threading
 from collections.abc import Awaitable, Callable
+from typing import Any, cast
 
 import pytest
 
 from blumfeld.spi.completion import Completion
 from blumfeld.spi.object_store import StoreUnavailableError
 from blumfeld.spi.parts import join, release
+from blumfeld_kit.fakes.real_time import RealTimeRuntime
 from blumfeld_kit.fakes.runtime import FakeRuntime
-from blumfeld_storage_tiered.cache.chunk_cache import FOLDER, ChunkCache, ChunkKey
+from blumfeld_storage_tiered.cache.chunk_cache import FOLDER, Chunk, ChunkCache, ChunkKey
 from tests.plugins.storage_local.local_node import Events
 
 
@@ -192,3 +196,56 @@ def test_a_file_that_somebody_changed_in_length_is_brought_again(runtime: FakeRu
     file.close()
     assert read(runtime, cache, loads, 1) == b"\x01" * 100
     assert loads.asked == [1, 1]
+
+
+class _SlowFile:
+    """A file whose worker waits, and that counts the regions that hold it."""
+
+    def __init__(self) -> None:
+        self.regions = 0
+        self.is_closed = False
+        self.held: list[bool] = []
+        self.begun, self.goes_on = threading.Event(), threading.Event()
+
+    def is_cached(self, position: int, size: int) -> bool:
+        return False
+
+    def pread(self, size: int, position: int) -> bytes:
+        self.begun.set()
+        assert self.goes_on.wait(10)
+        self.held.append(self.is_closed and self.regions > 0)
+        return bytes(size)
+
+    read_ahead = pread
+
+    def region(self, position: int, size: int) -> _SlowFile:
+        self.regions += 1
+        return self
+
+    def release(self) -> None:
+        self.regions -= 1
+
+    def close(self) -> None:
+        self.is_closed = True
+
+
+@pytest.mark.parametrize("method", ["read", "part"])
+def test_a_worker_keeps_the_file_of_a_reader_that_has_gone(method: str) -> None:
+    """The descriptor's number could be another file's before the worker reads."""
+    runtime, file = RealTimeRuntime(), _SlowFile()
+
+    async def story() -> None:
+        chunk = Chunk(100, cast("Any", file), None)
+        reading = asyncio.ensure_future(getattr(chunk, method)(runtime, 0, 100))
+        await asyncio.to_thread(file.begun.wait, 10)
+        reading.cancel()
+        await asyncio.wait([reading])
+        assert reading.cancelled()
+        chunk.close()
+        file.goes_on.set()
+        while file.regions:
+            await asyncio.sleep(0.001)
+
+    runtime.run(story())
+    runtime.end()
+    assert file.held == [True]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from blumfeld.log.producers.aborted_transactions import ENTRY_BYTES
+from blumfeld.log.producers.aborted_transactions import ENTRY_BYTES, encode_aborted
 from blumfeld.spi.compaction import AbortedTransaction
 from blumfeld.spi.completion import Completion
 from blumfeld.spi.object_store import StoreUnavailableError
@@ -207,8 +207,13 @@ def test_a_store_that_is_away_is_an_error_of_the_read(remote: Remote) -> None:
     assert remote.batches(0)
 
 
-def test_a_cached_index_that_has_changed_costs_one_retriable_error() -> None:
-    """It was a defect of the task before, and a defect of a task ends the node."""
+@pytest.mark.parametrize(
+    "changed",
+    [b"\xff" * ENTRY_BYTES, encode_aborted([AbortedTransaction(7, 3, 9, 4)])],
+    ids=["no index", "an index with other offsets"],
+)
+def test_a_cached_index_that_has_changed_costs_one_retriable_error(changed: bytes) -> None:
+    """It was a defect of the task before, which ends the node; or the wrong records were left out."""
     remote = Remote(log_of([[1, 2]] * 10, segment_bytes=300), AbortedTransaction(7, 1, 9, 2))
     release(remote.read(0).parts)
     remote.source = SegmentBytes(remote.runtime, remote.files, remote.cache, remote._pace, chunk_bytes=256)
@@ -216,7 +221,7 @@ def test_a_cached_index_that_has_changed_costs_one_retriable_error() -> None:
     for name in remote.runtime.files.list_dir(f"/data/{FOLDER}"):
         file = remote.runtime.files.open(f"/data/{FOLDER}/{name}")
         if file.size() == ENTRY_BYTES:
-            file.pwritev([b"\xff" * ENTRY_BYTES], 0)
+            file.pwritev([changed], 0)
         file.close()
     with pytest.raises(BrokerError, match="changed") as refusal:
         remote.batches(0)

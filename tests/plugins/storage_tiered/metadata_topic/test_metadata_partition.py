@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from blumfeld.wire.batches.builder import build_batch
 from blumfeld.wire.batches.record_batch import RecordBatch
 from blumfeld.wire.batches.records import Record
@@ -12,7 +14,7 @@ from blumfeld_storage_tiered.catalog.segment import (
     PartitionDeleteState,
     SegmentState,
 )
-from blumfeld_storage_tiered.metadata_topic.metadata_partition import MetadataPartition
+from blumfeld_storage_tiered.metadata_topic.metadata_partition import MetadataPartition, OtherHistoryError
 from tests.plugins.storage_tiered.catalog.history import AT, remote_segment, update
 
 SEGMENT = remote_segment([0] * 10, 0, 10, 1)
@@ -60,7 +62,7 @@ def test_records_that_a_new_leader_does_not_have_are_not_waited_for() -> None:
     partition.read_up_to(partition.waiting(), 5)  # the last leader had five, of which none was committed
     assert partition.waiting() == []
     assert not is_ready(partition)
-    partition.led_by(2)
+    partition.led_by(2, 1)
     partition.read_up_to(partition.waiting(), 0)
     assert is_ready(partition)
 
@@ -75,3 +77,32 @@ def test_a_partition_that_is_read_anew_is_not_ready_until_then() -> None:
     partition.read_up_to(partition.waiting(), 1)
     partition.take(iter([batch(0, encode_change(SEGMENT))]), lambda *_: None)
     assert is_ready(partition)
+
+
+def test_what_was_read_is_compared_with_the_log_of_another_leader_epoch() -> None:
+    """An unclean election may take what was read, and the log then grow over it: its end alone tells nothing."""
+    partition = MetadataPartition(0)
+    partition.assign(AT)
+    first, read, other = batch(0, b"a", b"b"), batch(2, b"c"), batch(2, b"d")
+    partition.led_by(1, 0)
+    partition.take(iter([first, read]), lambda *_: None)
+    assert partition.next_offset == 3
+    partition.led_by(2, 1)
+    assert partition.next_offset == 2, "that of the last batch"
+    partition.read_up_to(partition.waiting(), 3)
+    assert not is_ready(partition), "nobody knows yet whether the leader has it"
+    partition.take(iter([read, batch(3, b"e")]), lambda *_: None)
+    assert is_ready(partition)
+    assert partition.next_offset == 4
+    partition.led_by(2, 2)
+    with pytest.raises(OtherHistoryError):
+        partition.take(iter([other, batch(3, b"e")]), lambda *_: None)
+
+
+def test_what_a_log_has_deleted_is_not_compared() -> None:
+    partition = MetadataPartition(0)
+    partition.led_by(1, 0)
+    partition.take(iter([batch(0, b"a"), batch(1, b"b")]), lambda *_: None)
+    partition.led_by(2, 1)
+    partition.trust()
+    assert partition.next_offset == 2

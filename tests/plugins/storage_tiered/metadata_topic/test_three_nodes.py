@@ -22,20 +22,24 @@ SETTINGS = MetadataTopicSettings(num_partitions=COUNT)
 INDEX = metadata_partition(AT, COUNT)
 LOG = [0] * 40_000
 FINISHED = SegmentState.COPY_FINISHED
+READ_ANEW = (
+    "remote log metadata that was read, or was next, is gone from its topic: it is read from the start"
+)
 
 
 class Metadata:
     """The nodes of a cluster, each with its remote log metadata."""
 
-    def __init__(self, seed: int = 1) -> None:
-        self.nodes = ThreeNodes(seed)
+    def __init__(self, seed: int = 1, nodes: int = 3) -> None:
+        alone = {"min.insync.replicas": 1, "default.replication.factor": 1} if nodes == 1 else None
+        self.nodes = ThreeNodes(seed, nodes=nodes, config=alone)
         self.of: dict[int, RemoteLogMetadata] = {}
 
     async def start(self, node_id: int) -> RemoteLogMetadata:
         node = self.nodes.machine(node_id).node
         assert node is not None
         view: Any = node.composition.view(None)
-        view.single_node = False  # its manifest names no other node
+        view.single_node = len(self.nodes.machines) == 1  # its manifest names no other node
         metadata = self.of[node_id] = RemoteLogMetadata(view, SETTINGS, "/data/remote-log-metadata")
         metadata.assign(AT)
         await metadata.start()
@@ -132,6 +136,59 @@ def test_a_leader_that_is_cut_off_learns_what_others_wrote() -> None:
         await nodes.until(lambda: cluster.finished(before) == 1)
         for node_id in (1, 2, 3):
             await nodes.until(lambda node_id=node_id: len(cluster.of[node_id].catalog(AT)) == 2)
+
+    cluster.nodes.run(story())
+
+
+def test_a_node_that_has_read_what_the_next_leader_lacks_reads_from_the_start() -> None:
+    """As after an unclean election, when the log has grown over what was lost."""
+    cluster = Metadata()
+
+    async def story() -> None:
+        await cluster.start_all()
+        dead = cluster.leader
+        reader = next(node_id for node_id in (1, 2, 3) if node_id != dead)
+        await cluster.copy(reader, 1)
+        read = cluster.of[reader]._partitions[INDEX]
+        assert read.last_batch is not None
+        read.last_batch = read.last_batch._replace(crc=1)
+        cluster.nodes.machine(dead).crash(power_cut=False)
+        await cluster.nodes.until(lambda: bool(cluster.nodes.said(READ_ANEW)))
+        assert [node_id for node_id, _ in cluster.nodes.said(READ_ANEW)] == [reader]
+        await cluster.of[reader].when_ready(AT)
+        assert cluster.finished(reader) == 1
+
+    cluster.nodes.run(story())
+
+
+def test_copies_are_recorded_on_a_full_disk_and_the_room_for_that_is_taken_again_afterwards() -> None:
+    """Only the end of a copy lets a local segment go. So without its record a full disk would stay full for good."""
+    cluster = Metadata(nodes=1)
+
+    async def story() -> None:
+        disk = cluster.nodes.machine(1).disk
+        await cluster.start(1)
+        await cluster.of[1].when_ready(AT)
+        for number in range(20):
+            if number % 10 == 0:
+                disk.room = 1 << 30
+                await asyncio.sleep(120)
+                disk.room = 0
+            await asyncio.wait_for(cluster.copy(1, number), 1)
+            disk.room = 0  # a producer has taken what was left
+
+    cluster.nodes.run(story())
+
+
+def test_room_for_records_of_copies_is_not_taken_from_a_disk_that_is_nearly_full() -> None:
+    cluster = Metadata()
+
+    async def story() -> None:
+        disk = cluster.nodes.machine(1).disk
+        disk.room = 10 << 20
+        await cluster.start_all()
+        await asyncio.sleep(120)
+        assert disk.room > 9 << 20
 
     cluster.nodes.run(story())
 

@@ -9,6 +9,7 @@ from blumfeld_kit import ObjectStoreContract
 from blumfeld_kit.fakes.object_store import SimulatedBucket, SimulatedStore
 from blumfeld_kit.fakes.real_time import RealTimeRuntime
 from blumfeld_kit.fakes.runtime import FakeRuntime
+from blumfeld_kit.object_store_contract.kit import OpenStore
 from blumfeld_storage_tiered.stores.opening import open_store
 from blumfeld_storage_tiered.stores.options import StoreOptions
 from tests.plugins.net_uring.ring_tools import needs_ring
@@ -51,6 +52,28 @@ class TestFile(ObjectStoreContract):
 
     def make_store(self, runtime: Runtime, name: str) -> ObjectStore:
         return open_store(f"file://{self.folder}/{name}", runtime, StoreOptions(), {})
+
+    def test_the_longest_topic_has_a_place(self, opened: OpenStore) -> None:
+        """Its folder has 283 characters, and file systems take names of 255."""
+        keys = [f"{letter * 249}-1234567890-{'i' * 22}/{number}.log" for letter in "tu" for number in (1, 2)]
+        for key in keys:
+            opened.put(key, key.encode())
+            assert opened.run(opened.store.head(key)).key == key
+        assert [opened.read(key).decode() for key in keys] == keys
+        assert opened.listed_keys() == keys
+        assert opened.listed_keys("t" * 240) == opened.listed_keys(keys[0][:284]) == keys[:2]
+        for key in keys:
+            opened.run(opened.store.delete(key))
+        assert opened.listed_keys() == []
+
+    def test_a_folder_goes_with_its_last_object(self, opened: OpenStore) -> None:
+        for key in ("ticks-0-id/1.log", "ticks-0-id/2.log", "marker"):
+            opened.put(key, b"x")
+        opened.run(opened.store.delete("ticks-0-id/1.log"))
+        assert opened.listed_keys() == ["marker", "ticks-0-id/2.log"]
+        opened.run(opened.store.delete("ticks-0-id/2.log"))
+        [root] = [path for path in self.folder.iterdir() if path.is_dir()]
+        assert [path.name for path in root.iterdir()] == ["marker"]
 
 
 @needs_ring
