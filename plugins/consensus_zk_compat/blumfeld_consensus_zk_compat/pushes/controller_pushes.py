@@ -1,0 +1,122 @@
+"""All channels of one controller: implements ``ports.Pushes``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from blumfeld.metadata.image.cluster_image import MetadataImage
+from blumfeld.spi.completion import Completion
+from blumfeld.spi.consensus import Controller as ControllerId
+from blumfeld.spi.hooks import EventLog
+from blumfeld.spi.runtime import Runtime
+from blumfeld.spi.storage import TopicPartition
+from blumfeld.wire.errors import ErrorCode
+from blumfeld.wire.schema import Message
+from blumfeld_consensus_zk_compat.change import Change
+from blumfeld_consensus_zk_compat.ports import ReplicaFailed, StaleController
+from blumfeld_consensus_zk_compat.pushes.channel import BrokerChannel
+from blumfeld_consensus_zk_compat.pushes.plan import LiveBrokers, Sender, TreeTopics
+
+SendTo = Callable[[int, Message, float], Completion[Message]]
+"""(broker id, request, timeout in ms) → its answer; fails as ``PeerChannel.send``."""
+
+
+class ControllerPushes:
+    """Made for one controller epoch → begun → stopped.
+
+    :param send: reaches a broker on the listener that brokers use among themselves
+    :param listener: its name
+    """
+
+    def __init__(
+        self,
+        *,
+        runtime: Runtime,
+        events: EventLog,
+        listener: str,
+        send: SendTo,
+        replica_failed: ReplicaFailed,
+        stale_controller: StaleController,
+    ) -> None:
+        self._runtime = runtime
+        self._events = events
+        self._listener = listener
+        self._send = send
+        self._replica_failed = replica_failed
+        self._stale_controller = stale_controller
+        self._controller = ControllerId(-1, -1)
+        self._image = MetadataImage()
+        self._topics = TreeTopics({})
+        self._channels: dict[int, BrokerChannel] = {}
+
+    @property
+    def image(self) -> MetadataImage:
+        """The controller's image, for the addresses of brokers."""
+        return self._image
+
+    def begin(self, controller: ControllerId, image: MetadataImage) -> None:
+        """As ``Pushes.begin``."""
+        self._controller, self._image = controller, image
+        self._topics = TreeTopics(image.topics)
+        for broker in list(image.brokers.values()):
+            if not broker.fenced:
+                self._open(broker.broker_id).send_all()
+
+    def committed(self, change: Change) -> None:
+        """As ``Pushes.committed``."""
+        self._topics.apply(change)
+        for channel in self._channels.values():
+            channel.committed(change)
+
+    def broker_came(self, broker_id: int) -> None:
+        """As ``Pushes.broker_came``. The other brokers hear of it, too."""
+        self._close(broker_id)
+        for channel in self._channels.values():
+            channel.brokers_changed()
+        self._open(broker_id).send_all()
+
+    def broker_went(self, broker_id: int) -> None:
+        """As ``Pushes.broker_went``. The other brokers hear of it, too."""
+        self._close(broker_id)
+        for channel in self._channels.values():
+            channel.brokers_changed()
+
+    def stop_replicas(
+        self, broker_id: int, partitions: Sequence[TopicPartition], *, delete: bool
+    ) -> Completion[dict[TopicPartition, ErrorCode]]:
+        """As ``Pushes.stop_replicas``."""
+        channel = self._channels.get(broker_id)
+        if channel is not None:
+            return channel.stop_replicas(partitions, delete=delete)
+        gone: Completion[dict[TopicPartition, ErrorCode]] = Completion()
+        gone.fail(OSError(f"broker {broker_id} is gone"))
+        return gone
+
+    def pushed(self, broker_id: int) -> Completion[None]:
+        """As ``Pushes.pushed``."""
+        channel = self._channels.get(broker_id)
+        return Completion.of(None) if channel is None else channel.pushed()
+
+    def stop(self) -> None:
+        """As ``Pushes.stop``."""
+        for broker_id in list(self._channels):
+            self._close(broker_id)
+
+    def _close(self, broker_id: int) -> None:
+        channel = self._channels.pop(broker_id, None)
+        if channel is not None:
+            channel.close()
+
+    def _open(self, broker_id: int) -> BrokerChannel:
+        channel = self._channels[broker_id] = BrokerChannel(
+            broker_id=broker_id,
+            sender=Sender(self._controller, self._image.brokers[broker_id].epoch),
+            topics=self._topics,
+            live=lambda: LiveBrokers(self._image, self._listener),
+            send=lambda request, timeout_ms: self._send(broker_id, request, timeout_ms),
+            runtime=self._runtime,
+            events=self._events,
+            replica_failed=self._replica_failed,
+            stale_controller=self._stale_controller,
+        )
+        return channel
