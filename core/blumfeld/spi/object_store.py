@@ -7,7 +7,7 @@ store passes ``blumfeld_kit.ObjectStoreContract``.
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable
-from typing import Protocol, TypeAlias
+from typing import Protocol, TypeAlias, cast
 
 import msgspec
 
@@ -104,6 +104,28 @@ class ObjectStore(Protocol):
     async def close(self) -> None:
         """Give back connections. No call comes later."""
         ...
+
+
+class LocalObjectStore(ObjectStore, Protocol):
+    """A store on the disks of this machine. Its objects are read in place: a copy of them would have nothing to gain.
+
+    What was put is never changed in place. An object that is replaced or deleted stays what it was for whoever has
+    opened its file.
+    """
+
+    async def local_file(self, key: str) -> str | None:
+        """Return the path of the file (of ``Runtime.files``) that is the object, and nothing else. Without the object
+        there is no file.
+
+        ``None``: read it by ``get_range``, because to open or read the file may wait for another machine, or because
+        the file system doesn't tell what is in the page cache.
+        """
+        ...
+
+
+async def local_file(store: ObjectStore, key: str) -> str | None:
+    """Return the file that is the object, where the store is a :class:`LocalObjectStore` and names one."""
+    return await cast("LocalObjectStore", store).local_file(key) if hasattr(store, "local_file") else None
 
 
 StoreFactory: TypeAlias = "Callable[[str, Runtime], ObjectStore]"

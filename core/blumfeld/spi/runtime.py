@@ -125,6 +125,10 @@ class File(Protocol):
         """
         ...
 
+    def tells_cached(self) -> bool:
+        """Whether :meth:`is_cached` knows. Not on file systems of another machine (NFS, FUSE), nor on macOS."""
+        ...
+
     def read_ahead(self, position: int, size: int) -> None:
         """Bring these bytes into the page cache. Blocks: call it through ``Runtime.offload``."""
         ...

@@ -82,6 +82,10 @@ class FolderStore:
 
         return await self._work(key, read)
 
+    async def local_file(self, key: str) -> str:
+        """As ``LocalObjectStore``: a folder of this machine's own disk is read in place. A put renames a new file."""
+        return self._path(key)
+
     async def head(self, key: str) -> ObjectInfo:
         """Ask for the file's size and time."""
         return await self._work(key, lambda: self._info(key))

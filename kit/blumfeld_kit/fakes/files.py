@@ -172,6 +172,10 @@ class FakeFile:
         self._step("is_cached")
         return not self._files.disk.is_cold(self.path, position, size)
 
+    def tells_cached(self) -> bool:
+        """Return whether :meth:`is_cached` knows: here it does."""
+        return True
+
     def read_ahead(self, position: int, size: int) -> None:
         """Put the range into the page cache."""
         self._step("read_ahead")

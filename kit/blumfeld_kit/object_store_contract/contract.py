@@ -16,7 +16,13 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 
 import pytest
 
-from blumfeld.spi.object_store import ObjectBytes, ObjectExistsError, ObjectInfo, ObjectNotFoundError
+from blumfeld.spi.object_store import (
+    ObjectBytes,
+    ObjectExistsError,
+    ObjectInfo,
+    ObjectNotFoundError,
+    local_file,
+)
 from blumfeld_kit.object_store_contract.kit import ObjectStoreKit, OpenStore, in_order
 
 CLOCK_MS = 15 * 60_000
@@ -144,6 +150,27 @@ class ObjectStoreContract(ObjectStoreKit):
         info = opened.run(opened.store.head("a/b"))
         assert (info.key, info.size_bytes) == ("a/b", 777)
         assert abs(info.modified_ms - before_ms) < CLOCK_MS
+
+    def test_a_local_file_is_the_object_and_stays_as_it_is(self, opened: OpenStore) -> None:
+        """``local_file``, where a store has it, names a file with the object's bytes. Whoever has opened it reads these
+        bytes, whatever becomes of the object."""
+
+        def local() -> str | None:
+            return opened.run(local_file(opened.store, "a/b"))
+
+        opened.put("a/b", b"first")
+        if (path := local()) is None:
+            return
+        file = opened.runtime.files.open(path, write=False)
+        opened.put("a/b", b"the second")
+        path = local()
+        assert path is not None
+        assert opened.runtime.files.read_bytes(path) == b"the second"
+        opened.run(opened.store.delete("a/b"))
+        assert file.pread(100, 0) == b"first"
+        file.close()
+        path = local()
+        assert path is None or not opened.runtime.files.exists(path)
 
     # Deletion
 

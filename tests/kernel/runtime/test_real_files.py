@@ -100,6 +100,7 @@ def test_every_method_of_a_closed_file_raises(opened: RealFile) -> None:
         lambda: opened.truncate(0),
         opened.size,
         lambda: opened.is_cached(0, 1),
+        opened.tells_cached,
         lambda: opened.region(0, 1),
         opened.mmap_read,
     )

@@ -228,6 +228,16 @@ class FailsToClose(Store):
             raise RuntimeError("nothing was opened")
 
 
+class ChangesAFileInPlace(Store):
+    async def local_file(self, key: str) -> str:
+        self.runtime.files.make_dirs("/store")
+        file = self.runtime.files.open("/store/file", create=True)
+        file.truncate(0)
+        file.pwritev([self.bucket.get(key).data], 0)
+        file.close()
+        return "/store/file"
+
+
 class Forgets(Store):
     """A client sees its own objects only."""
 
@@ -261,6 +271,7 @@ PLANTED: list[tuple[type[Store], str]] = [
     (HoldsTheLoop, "no_call_holds_the_loop"),
     (HasOneBuffer, "calls_may_overlap"),
     (FailsToClose, "a_close_without_a_call_is_legal"),
+    (ChangesAFileInPlace, "a_local_file_is_the_object_and_stays_as_it_is"),
     (Forgets, "another_client_sees_what_was_stored"),
 ]
 

@@ -9,10 +9,12 @@ from blumfeld.spi.compaction import AbortedTransaction
 from blumfeld.spi.completion import Completion
 from blumfeld.spi.leader_epochs import EpochEntry
 from blumfeld.spi.object_store import StoreUnavailableError
+from blumfeld.spi.runtime import Files
 from blumfeld_kit.storage_driver.node import Log, make_batch
 from blumfeld_storage_tiered.catalog.catalog import Served
 from blumfeld_storage_tiered.catalog.segment import RemoteSegment, SegmentState, TopicIdPartition
 from blumfeld_storage_tiered.objects.names import SegmentFile
+from blumfeld_storage_tiered.objects.segments import FilePiece
 from tests.plugins.storage_local.local_node import new_node
 
 PARTITION = TopicIdPartition(bytes(range(16, 32)), 0, "topic")
@@ -25,16 +27,25 @@ class CopiedFiles:
         self.files: dict[tuple[bytes, SegmentFile], bytes] = {}
         self.requests: list[tuple[SegmentFile, int]] = []
         """(file, start) of every request."""
+        self.files_of: Files | None = None
+        """The disk where logs lie as files that are read in place; ``None``: their bytes come."""
         self.away = False
         self.gate: Completion[None] = Completion.of(None)
         """Requests wait for it."""
 
-    async def read_range(self, segment: RemoteSegment, start: int, size: int) -> bytes:
+    async def read_range(self, segment: RemoteSegment, start: int, size: int) -> bytes | FilePiece:
         self.requests.append((SegmentFile.LOG, start))
         await self.gate
         if self.away:
             raise StoreUnavailableError("away")
-        return self.files[segment.segment_id, SegmentFile.LOG][start : start + size]
+        log = self.files[segment.segment_id, SegmentFile.LOG]
+        if self.files_of is not None:
+            path = f"/store/{segment.segment_id.hex()}"
+            self.files_of.make_dirs("/store")
+            if not self.files_of.exists(path):
+                self.files_of.write_atomically(path, log)
+            return FilePiece(path, start, min(size, len(log) - start), len(log))
+        return log[start : start + size]
 
     async def read_file(self, segment: RemoteSegment, kind: SegmentFile) -> bytes | None:
         self.requests.append((kind, 0))

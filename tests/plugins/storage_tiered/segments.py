@@ -40,13 +40,31 @@ def segment(
     )
 
 
+class LocalStore(SimulatedStore):
+    """Its objects are files of the node's disk: ``LocalObjectStore``."""
+
+    async def local_file(self, key: str) -> str:
+        """As ``LocalObjectStore.local_file``."""
+        path, files = f"/store/{key}", self._runtime.files
+        if key in self.bucket.keys():  # noqa: SIM118
+            files.make_dirs(path.rpartition("/")[0])
+            files.write_atomically(path, self.bucket.read(key))
+        return path
+
+
 class Rig:
     """A disk with one segment's files, a simulated store, and what uploads and reads."""
 
-    def __init__(self, seed: int = 1, bucket: SimulatedBucket | None = None, verify: Verify = "size") -> None:
+    def __init__(
+        self,
+        seed: int = 1,
+        bucket: SimulatedBucket | None = None,
+        verify: Verify = "size",
+        store_class: type[SimulatedStore] = SimulatedStore,
+    ) -> None:
         self.runtime = FakeRuntime(seed)
         self.bucket = SimulatedBucket() if bucket is None else bucket
-        self.store = SimulatedStore(self.runtime, self.bucket)
+        self.store = store_class(self.runtime, self.bucket)
         self.paced: list[int] = []
         self.sources: dict[SegmentFile, str | bytes] = {
             SegmentFile.LOG: self._file("log", LOG),

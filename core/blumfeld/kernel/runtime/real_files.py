@@ -120,6 +120,20 @@ class RealFile:
                 raise
         return True
 
+    def tells_cached(self) -> bool:
+        """Whether the file system of this file tells what is in the page cache. Never blocks."""
+        if _NOWAIT is None:
+            return False
+        try:
+            os.preadv(self._fd, (bytearray(1),), 0, _NOWAIT)
+        except BlockingIOError:
+            return True
+        except OSError as error:
+            if error.errno != errno.EOPNOTSUPP:
+                raise
+            return False
+        return True
+
     def read_ahead(self, position: int, size: int) -> None:
         """Bring these bytes into the page cache. Blocks."""
         fd = self._held_fd

@@ -2,6 +2,8 @@
 
 A piece is brought once however many readers want it, and it is brought to its end when they have gone: the next fetch
 of the same consumer finds it. The folder is emptied at every start, so that no half-written piece is ever read.
+
+A piece of a store on the disks of this machine isn't copied. The cache remembers that it was checked.
 """
 
 from __future__ import annotations
@@ -9,7 +11,7 @@ from __future__ import annotations
 import asyncio
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple, TypeAlias, TypeVar
 
 from crc32c import crc32c
 
@@ -19,11 +21,16 @@ from blumfeld.spi.object_store import ObjectBytes
 from blumfeld.spi.parts import Part
 from blumfeld.spi.repeated_events import RepeatedEvents
 from blumfeld.spi.runtime import File, Files, Runtime
+from blumfeld_storage_tiered.objects.segments import FilePiece
 
 T = TypeVar("T")
 
 FOLDER = "remote-chunk-cache"
 """The folder's name in the data directory."""
+
+Brought: TypeAlias = ObjectBytes | FilePiece
+"""The bytes of a piece, or the place where they lie on this machine."""
+Load: TypeAlias = "Callable[[], Awaitable[Brought]]"
 
 
 class ChunkKey(NamedTuple):
@@ -39,12 +46,21 @@ class ChunkKey(NamedTuple):
 class Chunk:
     """A piece that is in the cache. It stays readable when it is removed meanwhile: its file is opened at once."""
 
-    __slots__ = ("_crc", "_data", "_file", "size_bytes")
+    __slots__ = ("_crc", "_data", "_file", "_file_start", "size_bytes")
 
-    def __init__(self, size_bytes: int, file: File | None, data: ObjectBytes | None, crc: int = 0) -> None:
+    def __init__(
+        self,
+        size_bytes: int,
+        file: File | None,
+        data: ObjectBytes | None,
+        crc: int | None = None,
+        file_start: int = 0,
+    ) -> None:
         self.size_bytes = size_bytes
         self._crc = crc
         self._file = file
+        self._file_start = file_start
+        """Position in the file where the piece begins."""
         self._data = data
         """The bytes, where the disk had no room for them."""
 
@@ -54,9 +70,10 @@ class Chunk:
             return bytes(self._data[start : start + size])
         file = self._file
         assert file is not None, "a chunk has a file or its bytes"
-        if file.is_cached(start, size):
-            return file.pread(size, start)
-        return await _in_worker(runtime, file, file.pread, size, start)
+        position = self._file_start + start
+        if file.is_cached(position, size):
+            return file.pread(size, position)
+        return await _in_worker(runtime, file, file.pread, size, position)
 
     async def read_checked(self, runtime: Runtime) -> bytes:
         """Return the whole piece.
@@ -64,7 +81,7 @@ class Chunk:
         :raises ValueError: its file has been changed since it was written
         """
         data = await self.read(runtime, 0, self.size_bytes)
-        if self._data is None and crc32c(data) != self._crc:
+        if self._crc is not None and crc32c(data) != self._crc:
             raise ValueError("its checksum isn't that of what was written")
         return data
 
@@ -74,9 +91,10 @@ class Chunk:
             return memoryview(self._data)[start : start + size]
         file = self._file
         assert file is not None, "a chunk has a file or its bytes"
-        if not file.is_cached(start, size):
-            await _in_worker(runtime, file, file.read_ahead, start, size)
-        return file.region(start, size)
+        position = self._file_start + start
+        if not file.is_cached(position, size):
+            await _in_worker(runtime, file, file.read_ahead, position, size)
+        return file.region(position, size)
 
     def close(self) -> None:
         """Give the descriptor back. Parts that were given stay good until they are released."""
@@ -100,10 +118,9 @@ async def _in_worker(runtime: Runtime, file: File, work: Callable[..., T], *args
 
 
 class _Entry(NamedTuple):
-    path: str
-    """"" for bytes that are kept in no file."""
-    size_bytes: int
-    crc: int
+    place: FilePiece
+    crc: int | None
+    """The checksum of the cache's own file; ``None`` for a piece in place."""
 
 
 class ChunkCache:
@@ -120,11 +137,14 @@ class ChunkCache:
         self._repeated = RepeatedEvents(runtime)
         self._entries: OrderedDict[ChunkKey, _Entry] = OrderedDict()
         """The pieces, the least recently used first."""
-        self._loads: dict[ChunkKey, Completion[ObjectBytes]] = {}
+        self._loads: dict[ChunkKey, Completion[Brought]] = {}
         """Pieces on their way, for all that wait for them."""
         self._written = 0
         """Number of files that were written: each has a name of its own."""
         self.size_bytes = 0
+        """Bytes of the folder."""
+        self._in_place_bytes = 0
+        """Bytes of the pieces that stay where they are. They count for the bound, so that entries have one, too."""
         self.hits = 0
         self.misses = 0
         self.evictions = 0
@@ -144,21 +164,27 @@ class ChunkCache:
         """Whether the piece can be read without a request to the store."""
         return key in self._entries
 
-    async def chunk(self, key: ChunkKey, load: Callable[[], Awaitable[ObjectBytes]]) -> Chunk:
+    async def chunk(self, key: ChunkKey, load: Load) -> Chunk:
         """Return a piece, which the caller closes. If it isn't here, ``load`` brings it, once for all callers.
 
         :raises Exception: the error of ``load``. Nothing is kept of it: the next call tries again
+        :raises OSError: the piece lies on this machine, and can't be opened any more
         """
         chunk = self._opened(key)
         if chunk is not None:
             self.hits += 1
             return chunk
         self.misses += 1
-        data = await self.bring(key, load)
-        # It may have been removed again, or there was no room for it.
-        return self._opened(key) or Chunk(len(data), None, data)
+        brought = await self.bring(key, load)
+        chunk = self._opened(key)
+        if chunk is not None:
+            return chunk
+        # It was removed again, or there was no room for it.
+        if isinstance(brought, FilePiece):
+            return self._open(brought)
+        return Chunk(len(brought), None, brought)
 
-    def bring(self, key: ChunkKey, load: Callable[[], Awaitable[ObjectBytes]]) -> Completion[ObjectBytes]:
+    def bring(self, key: ChunkKey, load: Load) -> Completion[Brought]:
         """Bring a piece that isn't here: now or with the call that brings it already."""
         coming = self._loads.get(key)
         if coming is None:
@@ -166,18 +192,24 @@ class ChunkCache:
             self._runtime.spawn(self._bring(key, load, coming), "bring a chunk")
         return coming
 
-    async def _bring(
-        self, key: ChunkKey, load: Callable[[], Awaitable[ObjectBytes]], coming: Completion[ObjectBytes]
-    ) -> None:
+    async def _bring(self, key: ChunkKey, load: Load, coming: Completion[Brought]) -> None:
         try:
-            data = await load()
-            await self._keep(key, data)
+            brought = await load()
+            if isinstance(brought, FilePiece):
+                await self._remember(key, brought)
+            else:
+                await self._keep(key, brought)
         except Exception as error:
             del self._loads[key]
             coming.fail(error)  # nobody may wait for it any more
         else:
             del self._loads[key]
-            coming.complete(data)
+            coming.complete(brought)
+
+    async def _remember(self, key: ChunkKey, piece: FilePiece) -> None:
+        self._in_place_bytes += piece.size_bytes
+        await self._make_room()
+        self._entries[key] = _Entry(piece, None)
 
     async def _keep(self, key: ChunkKey, data: ObjectBytes) -> None:
         """Write a piece to a file of its own, and remove others until all fit."""
@@ -195,15 +227,14 @@ class ChunkCache:
                 self._events.warning, "remote chunk not cached", "write", path=path, error=str(error)
             )
             return
-        self._entries[key] = _Entry(path, len(data), crc)
+        self._entries[key] = _Entry(FilePiece(path, 0, len(data), len(data)), crc)
 
     async def _make_room(self) -> None:
         gone = []
-        while self.size_bytes > self.bytes_max and self._entries:
+        while self.size_bytes + self._in_place_bytes > self.bytes_max and self._entries:
             _, entry = self._entries.popitem(last=False)
-            self.size_bytes -= entry.size_bytes
             self.evictions += 1
-            gone.append(entry.path)
+            gone += self._dropped(entry)
         if gone:
             await self._runtime.offload(_remove, self._runtime.files, gone)
 
@@ -212,26 +243,38 @@ class ChunkCache:
         if entry is None:
             return None
         try:
-            file = self._runtime.files.open(entry.path, write=False)
-            if (size := file.size()) != entry.size_bytes:
-                file.close()
-                raise OSError(f"found {size} bytes; written were {entry.size_bytes}")
+            chunk = self._open(*entry)
         except OSError as error:
             # Somebody removed the file or changed it, or no descriptor is left: bring it again.
-            self._repeated.say(
-                self._events.warning, "cached chunk lost", "open", path=entry.path, error=str(error)
-            )
+            if entry.crc is not None:  # an object that is gone is told by the one who brings it
+                self._repeated.say(
+                    self._events.warning, "cached chunk lost", "open", path=entry.place.path, error=str(error)
+                )
             self.forget(key)
             return None
         self._entries.move_to_end(key)
-        return Chunk(entry.size_bytes, file, None, entry.crc)
+        return chunk
+
+    def _open(self, piece: FilePiece, crc: int | None = None) -> Chunk:
+        file = self._runtime.files.open(piece.path, write=False)
+        if (size := file.size()) != piece.file_bytes:
+            file.close()
+            raise OSError(f"found {size} bytes; written were {piece.file_bytes}")
+        return Chunk(piece.size_bytes, file, None, crc, piece.start)
 
     def forget(self, key: ChunkKey) -> None:
         """Remove a piece, which may be absent: its bytes are bad."""
         entry = self._entries.pop(key, None)
-        if entry is not None:
-            self.size_bytes -= entry.size_bytes
-            self._runtime.spawn(self._remove_later([entry.path]), "remove a chunk")
+        if entry is not None and (paths := self._dropped(entry)):
+            self._runtime.spawn(self._remove_later(paths), "remove a chunk")
+
+    def _dropped(self, entry: _Entry) -> list[str]:
+        """Count an entry no more. Return the file that goes with it."""
+        if entry.crc is not None:
+            self.size_bytes -= entry.place.size_bytes
+            return [entry.place.path]
+        self._in_place_bytes -= entry.place.size_bytes
+        return []
 
     def forget_segment(self, segment_id: bytes) -> None:
         """Remove all pieces of a segment that is deleted in the store."""

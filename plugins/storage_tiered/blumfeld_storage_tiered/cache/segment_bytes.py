@@ -13,11 +13,10 @@ from typing import Protocol, TypeVar, cast
 
 from blumfeld.log.producers.aborted_transactions import AbortedTransactions
 from blumfeld.log.segments.index import OffsetIndex, TimeIndex
-from blumfeld.spi.object_store import ObjectBytes
 from blumfeld.spi.parts import Part, release
 from blumfeld.spi.runtime import Runtime
 from blumfeld.wire.errors import BrokerError, ErrorCode
-from blumfeld_storage_tiered.cache.chunk_cache import Chunk, ChunkCache, ChunkKey
+from blumfeld_storage_tiered.cache.chunk_cache import Brought, Chunk, ChunkCache, ChunkKey
 from blumfeld_storage_tiered.catalog.segment import RemoteSegment
 from blumfeld_storage_tiered.objects.names import SegmentFile
 
@@ -39,8 +38,8 @@ class RemoteFiles(Protocol):
     """The files of remote segments. Every method may raise ``StoreError``, for bytes that have changed in the store,
     too."""
 
-    async def read_range(self, segment: RemoteSegment, start: int, size: int) -> ObjectBytes:
-        """Return bytes of a segment's log, checked."""
+    async def read_range(self, segment: RemoteSegment, start: int, size: int) -> Brought:
+        """Return bytes of a segment's log, checked, or the file of this machine that they lie in."""
         ...
 
     async def read_file(self, segment: RemoteSegment, kind: SegmentFile) -> bytes | None:
@@ -184,18 +183,18 @@ class SegmentBytes:
     def _last_of(self, segment: RemoteSegment) -> int:
         return (segment.size_bytes - 1) // self._chunk_bytes
 
-    async def _load(self, segment: RemoteSegment, number: int) -> ObjectBytes:
+    async def _load(self, segment: RemoteSegment, number: int) -> Brought:
         start = number * self._chunk_bytes
         size = min(self._chunk_bytes, segment.size_bytes - start)
         return await self._request(size, lambda: self._files.read_range(segment, start, size))
 
-    async def _load_file(self, segment: RemoteSegment, kind: SegmentFile) -> ObjectBytes:
-        async def ask() -> ObjectBytes:
+    async def _load_file(self, segment: RemoteSegment, kind: SegmentFile) -> Brought:
+        async def ask() -> Brought:
             return await self._files.read_file(segment, kind) or b""
 
         return await self._request(0, ask)
 
-    async def _request(self, size: int, ask: Callable[[], Awaitable[ObjectBytes]]) -> ObjectBytes:
+    async def _request(self, size: int, ask: Callable[[], Awaitable[Brought]]) -> Brought:
         if self._pending >= self._pending_max:
             raise BrokerError(ErrorCode.KAFKA_STORAGE_ERROR, "too many reads of remote segments wait")
         self._pending += 1

@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import OrderedDict
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
+from typing import NamedTuple
 
 import msgspec
 from crc32c import crc32c
 
-from blumfeld.spi.object_store import ObjectBytes, ObjectInfo, ObjectNotFoundError, ObjectStore
-from blumfeld.spi.runtime import Runtime
+from blumfeld.spi.object_store import (
+    ObjectBytes,
+    ObjectInfo,
+    ObjectNotFoundError,
+    ObjectStore,
+    StoreUnavailableError,
+    local_file,
+)
+from blumfeld.spi.runtime import Files, Runtime
 from blumfeld.wire.primitives import uuid_text
 from blumfeld_storage_tiered.catalog.segment import RemoteSegment
 from blumfeld_storage_tiered.objects.manifest import (
@@ -25,6 +34,19 @@ MANIFESTS_KEPT = 64
 """Manifests that are kept in memory, those of the segments that were read last: about 4 KiB for a GiB of log."""
 MANIFEST_BYTES_MAX = 16 << 20
 """A larger object is no manifest: 16 MiB has the checksums of a log of 3 TiB."""
+
+CHECKS_AT_ONCE_MAX = 2
+"""Checks of files in place at the same time: two of the four threads of ``Runtime.offload`` stay free."""
+
+
+class FilePiece(NamedTuple):
+    """A piece of an object that is a file of this machine, and was checked there."""
+
+    path: str
+    start: int
+    size_bytes: int
+    file_bytes: int
+    """Bytes of the whole file."""
 
 
 class StoredSegment(msgspec.Struct, frozen=True):
@@ -65,6 +87,7 @@ class SegmentObjects:
         self._runtime = runtime
         self._store = store
         self._manifests: OrderedDict[bytes, SegmentManifest] = OrderedDict()
+        self._checks = asyncio.Semaphore(CHECKS_AT_ONCE_MAX)
 
     async def manifest(self, segment: RemoteSegment) -> SegmentManifest:
         """Returns the manifest of a segment.
@@ -100,8 +123,9 @@ class SegmentObjects:
             raise SegmentCorruptError(key, f"checksum {custom_metadata.hex()}", f"{vouched}, says the record")
         return manifest, custom_metadata
 
-    async def read_range(self, segment: RemoteSegment, start: int, size: int) -> ObjectBytes:
-        """Returns ``size`` bytes of the log from ``start`` on; fewer only at its end.
+    async def read_range(self, segment: RemoteSegment, start: int, size: int) -> ObjectBytes | FilePiece:
+        """Returns ``size`` bytes of the log from ``start`` on; fewer only at its end. Of a store on the disks of this
+        machine it returns the place in the file.
 
         Every chunk that lies whole in the range is checked. A reader that asks for whole chunks (``manifest()`` says
         how long they are) gets nothing unchecked.
@@ -114,13 +138,16 @@ class SegmentObjects:
         size = max(0, min(size, log_bytes - start))
         if size == 0:
             return b""
+        path = await local_file(self._store, key)
+        if path is not None:
+            piece = FilePiece(path, start, size, log_bytes)
+            async with self._checks:
+                await self._runtime.offload(_check_in_place, self._runtime.files, key, manifest, piece)
+            return piece
         data = await self._store.get_range(key, start, size)
         if len(data) != size:
             raise SegmentCorruptError(key, f"{start + len(data)} bytes", f"{log_bytes} bytes")
-        wrong = await self._runtime.offload(_wrong_chunk, manifest, log_bytes, start, data)
-        if wrong is not None:
-            at = wrong * manifest.chunk_bytes
-            raise SegmentCorruptError(key, f"another checksum of the chunk at byte {at}", "the manifest's")
+        await self._runtime.offload(_check_data, key, manifest, log_bytes, start, data)
         return data
 
     async def read_file(self, segment: RemoteSegment, kind: SegmentFile) -> bytes | None:
@@ -216,12 +243,52 @@ def _differences(segment: RemoteSegment, manifest: SegmentManifest) -> list[Segm
     ]
 
 
-def _wrong_chunk(manifest: SegmentManifest, log_bytes: int, start: int, data: ObjectBytes) -> int | None:
-    """Returns the first chunk whole in ``data`` that has another checksum than the manifest says."""
-    chunk_bytes, end, view = manifest.chunk_bytes, start + len(data), memoryview(data)
+def _check_data(key: str, manifest: SegmentManifest, log_bytes: int, start: int, data: ObjectBytes) -> None:
+    view = memoryview(data)
+    _check_chunks(
+        key, manifest, log_bytes, start, len(data), lambda at, size: view[at - start : at - start + size]
+    )
+
+
+def _check_in_place(files: Files, key: str, manifest: SegmentManifest, piece: FilePiece) -> None:
+    try:
+        file = files.open(piece.path, write=False)
+        try:
+            if (found := file.size()) != piece.file_bytes:
+                raise SegmentCorruptError(key, f"{found} bytes", f"{piece.file_bytes} bytes")
+            file.read_ahead(piece.start, piece.size_bytes)
+            _check_chunks(
+                key,
+                manifest,
+                piece.file_bytes,
+                piece.start,
+                piece.size_bytes,
+                lambda at, size: file.pread(size, at),
+            )
+        finally:
+            file.close()
+    except FileNotFoundError:
+        raise ObjectNotFoundError(f"{key}: no file {piece.path}") from None
+    except OSError as error:
+        raise StoreUnavailableError(f"{key}: {error.strerror} ({piece.path})") from None
+
+
+def _check_chunks(
+    key: str,
+    manifest: SegmentManifest,
+    log_bytes: int,
+    start: int,
+    size: int,
+    read: Callable[[int, int], ObjectBytes],
+) -> None:
+    """Compare every chunk that lies whole in the range.
+
+    :param read: returns so many bytes of the log from a position on
+    :raises SegmentCorruptError: one has another checksum than the manifest says
+    """
+    chunk_bytes, end = manifest.chunk_bytes, start + size
     for nth in range(-(-start // chunk_bytes), -(-end // chunk_bytes)):
         begin = nth * chunk_bytes
         stop = min(begin + chunk_bytes, log_bytes)
-        if stop <= end and crc32c(view[begin - start : stop - start]) != manifest.chunk_crc(nth):
-            return nth
-    return None
+        if stop <= end and crc32c(read(begin, stop - begin)) != manifest.chunk_crc(nth):
+            raise SegmentCorruptError(key, f"another checksum of the chunk at byte {begin}", "the manifest's")

@@ -13,6 +13,7 @@ from blumfeld.spi.object_store import (
     ObjectStore,
     StoreError,
     StoreUnavailableError,
+    local_file,
 )
 from blumfeld.spi.runtime import Files, Runtime
 from blumfeld_storage_tiered.stores.checking import check_marker, check_store
@@ -98,6 +99,10 @@ class ClaimedStore:
         """As ``ObjectStore.get_range``."""
         with self._counted("get_range"):
             return await (await self._ours()).get_range(key, start, size)
+
+    async def local_file(self, key: str) -> str | None:
+        """As ``LocalObjectStore.local_file``; ``None`` where the store is no such one."""
+        return await local_file(await self._ours(), key)
 
     async def head(self, key: str) -> ObjectInfo:
         """As ``ObjectStore.head``."""

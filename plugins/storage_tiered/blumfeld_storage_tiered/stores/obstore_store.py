@@ -174,6 +174,8 @@ class FileStore(ObstoreStore):
         self._runtime = runtime
         self._root = root
         self._syncing = asyncio.Lock()
+        self._tells_cached: bool | None = None
+        """Whether the file system tells what is in the page cache; ``None`` as long as that isn't known."""
 
     async def put(self, key: str, data: bytes, *, if_absent: bool = False) -> None:
         """As ``ObjectStore.put``."""
@@ -208,6 +210,13 @@ class FileStore(ObstoreStore):
         """As ``ObjectStore.delete``. The folder goes with its last object."""
         await super().delete(path_of_key(key))
 
+    async def local_file(self, key: str) -> str | None:
+        """As ``LocalObjectStore.local_file``. A folder of another machine (NFS, FUSE) has no such files."""
+        path = f"{self._root}/{path_of_key(key)}"
+        if self._tells_cached is None:
+            self._tells_cached = await self._runtime.offload(_tells_cached, self._runtime.files, path)
+        return None if self._tells_cached is False else path
+
     async def _sync(self, key: str) -> None:
         async with self._syncing:
             offload, files = self._runtime.offload, self._runtime.files
@@ -239,6 +248,18 @@ def path_of_key(key: str) -> str:
 def key_of_path(path: str) -> str:
     """Return the key of an object at this path: the inverse of :func:`path_of_key`."""
     return path.replace(f"{CONTINUED}/", "")
+
+
+def _tells_cached(files: Files, path: str) -> bool | None:
+    """Whether the file system of a file tells what is in the page cache; ``None`` if that can't be found out now."""
+    try:
+        file = files.open(path, write=False)
+        try:
+            return file.tells_cached()
+        finally:
+            file.close()
+    except OSError:
+        return None
 
 
 def _make_durable(files: Files, root: str, key: str) -> None:

@@ -14,7 +14,8 @@ from blumfeld.spi.object_store import StoreUnavailableError
 from blumfeld.spi.parts import join, release
 from blumfeld_kit.fakes.real_time import RealTimeRuntime
 from blumfeld_kit.fakes.runtime import FakeRuntime
-from blumfeld_storage_tiered.cache.chunk_cache import FOLDER, Chunk, ChunkCache, ChunkKey
+from blumfeld_storage_tiered.cache.chunk_cache import FOLDER, Brought, Chunk, ChunkCache, ChunkKey
+from blumfeld_storage_tiered.objects.segments import FilePiece
 from tests.plugins.storage_local.local_node import Events
 
 
@@ -26,7 +27,7 @@ class Loads:
         self.gate: Completion[None] = Completion.of(None)
         self.error: Exception | None = None
 
-    def of(self, number: int, size: int = 100) -> Callable[[], Awaitable[bytes]]:
+    def of(self, number: int, size: int = 100) -> Callable[[], Awaitable[Brought]]:
         async def load() -> bytes:
             self.asked.append(number)
             await self.gate
@@ -150,6 +151,61 @@ def test_a_part_stays_good_when_its_piece_is_removed(runtime: FakeRuntime) -> No
 
     assert runtime.run(part()) == b"\x01" * 20
     assert len(files(runtime)) == 1
+
+
+class Places(Loads):
+    """Pieces of a file of this machine."""
+
+    def __init__(self, runtime: FakeRuntime) -> None:
+        super().__init__()
+        self.content = bytes(range(10)) * 100
+        runtime.files.make_dirs("/store")
+        runtime.files.write_atomically("/store/log", self.content)
+
+    def of(self, number: int, size: int = 100) -> Callable[[], Awaitable[Brought]]:
+        async def load() -> FilePiece:
+            self.asked.append(number)
+            return FilePiece("/store/log", number * 101, size, len(self.content))
+
+        return load
+
+
+def test_a_piece_that_lies_on_this_machine_is_read_in_place(runtime: FakeRuntime) -> None:
+    cache, places = cache_of(runtime, 250), Places(runtime)
+
+    async def part() -> bytes:
+        chunk = await cache.chunk(key(3), places.of(3))
+        parts = [await chunk.part(runtime, 1, 20)]
+        chunk.close()
+        try:
+            return join(parts)
+        finally:
+            release(parts)
+
+    for number in (1, 2, 1, 2):
+        assert read(runtime, cache, places, number) == places.content[number * 101 :][:100]
+    assert runtime.run(part()) == places.content[304:324]
+    assert (places.asked, cache.hits, cache.size_bytes, files(runtime)) == ([1, 2, 3], 2, 0, [])
+    assert cache.evictions == 1, "what the cache remembers has the same bound"
+    cache.forget(key(3))
+    assert not cache.is_here(key(3))
+
+
+def test_a_file_in_place_that_is_gone_or_has_changed_is_looked_for_again(runtime: FakeRuntime) -> None:
+    said = Events()
+    cache, places = ChunkCache(runtime, "/data", 1000, said), Places(runtime)
+    runtime.run(cache.start())
+    read(runtime, cache, places, 1)
+    runtime.files.write_atomically("/store/log", b"short")
+    for _ in range(2):
+        with pytest.raises(OSError, match="found 5 bytes"):
+            read(runtime, cache, places, 1)
+    runtime.files.unlink("/store/log")
+    with pytest.raises(FileNotFoundError):
+        read(runtime, cache, places, 1)
+    assert places.asked == [1, 1, 1, 1]
+    assert said.said == []
+    assert runtime.disk.open_files == 0
 
 
 def test_a_start_finds_an_empty_folder(runtime: FakeRuntime) -> None:

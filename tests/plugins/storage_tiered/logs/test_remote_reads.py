@@ -68,10 +68,13 @@ class Remote:
 SIZES = (1, 3, 2, 5, 1, 1, 4, 2, 3, 1, 2, 6, 1, 2)
 
 
-@pytest.fixture
-def remote() -> Remote:
+@pytest.fixture(params=["brought", "in place"])
+def remote(request: pytest.FixtureRequest) -> Remote:
     at = iter(range(0, 10_000, 10))
-    return Remote(log_of([[next(at) for _ in range(size)] for size in SIZES], segment_bytes=500))
+    remote = Remote(log_of([[next(at) for _ in range(size)] for size in SIZES], segment_bytes=500))
+    if request.param == "in place":
+        remote.files.files_of = remote.runtime.files
+    return remote
 
 
 def test_every_offset_is_read_as_the_local_log_reads_it(remote: Remote) -> None:

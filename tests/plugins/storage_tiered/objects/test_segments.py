@@ -2,25 +2,28 @@
 
 from __future__ import annotations
 
+import errno
+
 import msgspec
 import pytest
 
 from blumfeld.spi.object_store import ObjectNotFoundError, StoreUnavailableError
-from blumfeld_kit.fakes.object_store import Fate
+from blumfeld_kit.fakes import Fault
+from blumfeld_kit.fakes.object_store import Fate, SimulatedStore
 from blumfeld_storage_tiered.catalog.segment import RemoteSegment, TopicIdPartition
 from blumfeld_storage_tiered.objects.manifest import SegmentCorruptError
 from blumfeld_storage_tiered.objects.names import MANIFEST, SegmentFile, object_key, partition_prefix
-from blumfeld_storage_tiered.objects.segments import MANIFESTS_KEPT, SegmentProblem
+from blumfeld_storage_tiered.objects.segments import MANIFESTS_KEPT, FilePiece, SegmentProblem
 from tests.everyday import for_each
-from tests.plugins.storage_tiered.segments import CHUNK, LOG, PARTITION, Rig, collect, segment
+from tests.plugins.storage_tiered.segments import CHUNK, LOG, PARTITION, LocalStore, Rig, collect, segment
 
 LOG_KEY = object_key(segment(), "log")
 MANIFEST_KEY = object_key(segment(), MANIFEST)
 
 
-def uploaded() -> tuple[Rig, RemoteSegment]:
+def uploaded(store_class: type[SimulatedStore] = SimulatedStore) -> tuple[Rig, RemoteSegment]:
     """A rig whose bucket has one segment."""
-    rig = Rig()
+    rig = Rig(store_class=store_class)
     return rig, msgspec.structs.replace(segment(), custom_metadata=rig.upload(segment()))
 
 
@@ -59,6 +62,44 @@ def test_a_log_that_was_cut_is_refused() -> None:
     rig.bucket.replace(LOG_KEY, LOG[:-1])
     with pytest.raises(SegmentCorruptError, match=r"\.log: found 9691 bytes; written was 9692 bytes"):
         rig.runtime.run(rig.segments.read_range(whole, 9000, 5000))
+
+
+@pytest.mark.parametrize(("start", "size"), [(0, len(LOG)), (CHUNK, 2 * CHUNK), (9 * CHUNK, 10**9)])
+def test_a_range_of_a_store_on_this_machine_stays_in_its_file(start: int, size: int) -> None:
+    rig, whole = uploaded(LocalStore)
+    rig.runtime.run(rig.segments.manifest(whole))
+    before = rig.bucket.requests
+    piece = rig.runtime.run(rig.segments.read_range(whole, start, size))
+    assert isinstance(piece, FilePiece)
+    assert rig.bucket.requests == before
+    file = rig.runtime.files.open(piece.path)
+    assert file.pread(piece.size_bytes, piece.start) == LOG[start : start + size]
+    assert piece.file_bytes == len(LOG)
+
+
+def test_a_file_of_this_machine_with_a_flipped_bit_or_another_length_is_refused() -> None:
+    rig, whole = uploaded(LocalStore)
+    read = rig.segments.read_range
+    rig.bucket.rot(LOG_KEY, 2 * CHUNK + 1)
+    with pytest.raises(SegmentCorruptError, match=rf"another checksum of the chunk at byte {2 * CHUNK}; "):
+        rig.runtime.run(read(whole, CHUNK, 2 * CHUNK))
+    rig.runtime.run(read(whole, 3 * CHUNK, 2 * CHUNK))
+    rig.bucket.replace(LOG_KEY, LOG[:-1])
+    with pytest.raises(SegmentCorruptError, match=r"\.log: found 9691 bytes; written was 9692 bytes"):
+        rig.runtime.run(read(whole, 0, CHUNK))
+
+
+def test_a_file_of_this_machine_that_is_gone_or_cannot_be_read_is_an_error_of_the_store() -> None:
+    rig, whole = uploaded(LocalStore)
+    read = rig.segments.read_range
+    rig.runtime.run(read(whole, 0, CHUNK))
+    rig.runtime.disk.inject(Fault(operation="pread", times=1, error_number=errno.EIO))
+    with pytest.raises(StoreUnavailableError, match=r"\.log: .*/store/"):
+        rig.runtime.run(read(whole, 0, CHUNK))
+    rig.bucket.lose(LOG_KEY)
+    rig.runtime.files.unlink(f"/store/{LOG_KEY}")
+    with pytest.raises(ObjectNotFoundError, match="no file"):
+        rig.runtime.run(read(whole, 0, CHUNK))
 
 
 def test_a_small_file_is_read_whole_and_checked() -> None:

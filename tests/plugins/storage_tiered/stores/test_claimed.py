@@ -8,7 +8,13 @@ from typing import Any
 
 import pytest
 
-from blumfeld.spi.object_store import ObjectBytes, ObjectStore, StoreMisconfiguredError, StoreUnavailableError
+from blumfeld.spi.object_store import (
+    ObjectBytes,
+    ObjectStore,
+    StoreMisconfiguredError,
+    StoreUnavailableError,
+    local_file,
+)
 from blumfeld_kit import ObjectStoreContract
 from blumfeld_kit.fakes.object_store import SimulatedBucket, SimulatedStore
 from blumfeld_kit.fakes.real_time import RealTimeRuntime
@@ -27,6 +33,7 @@ CALLS: dict[str, Callable[[ObjectStore], Coroutine[Any, Any, Any]]] = {
     "put": lambda store: store.put("a", b"x"),
     "put_parts": lambda store: store.put_parts("a", parts()),
     "get_range": lambda store: store.get_range("a", 0, 1),
+    "local_file": lambda store: local_file(store, "a"),
     "head": lambda store: store.head("a"),
     "list": lambda store: collect(store.list("")),
     "delete": lambda store: store.delete("a"),

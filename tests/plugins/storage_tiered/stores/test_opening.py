@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import builtins
+import errno
 import os
 import threading
 from collections.abc import AsyncIterator, Iterator
@@ -15,7 +16,7 @@ import pytest
 
 from blumfeld.plugging.errors import ManifestError
 from blumfeld.plugging.sections import decode_section
-from blumfeld.spi.object_store import ObjectBytes, ObjectStore, StoreMisconfiguredError
+from blumfeld.spi.object_store import ObjectBytes, ObjectStore, StoreMisconfiguredError, local_file
 from blumfeld.spi.runtime import Runtime
 from blumfeld.wire.errors import PluginContractError
 from blumfeld_kit.fakes.object_store import SimulatedStore
@@ -385,6 +386,26 @@ def test_what_was_put_into_a_folder_is_on_the_device(
     root = f"{tmp_path}/s"
     above = [str(folder) for folder in Path(root).parents]
     assert synced == [f"{root}/a/b/c", f"{root}/a/b", f"{root}/a", root, *above]
+
+
+def test_a_folder_of_another_machine_is_not_read_in_place(
+    runtime: RealTimeRuntime, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """NFS can't tell what is in the page cache: to send a file from there could hold the loop."""
+
+    def refuse(*_: Any) -> int:
+        raise OSError(errno.EOPNOTSUPP, "not supported")
+
+    async def file_in(url: str) -> str | None:
+        store = open_store(url, runtime, StoreOptions(), {})
+        await store.put("a", b"x")
+        assert await local_file(store, "absent") in (None, f"{tmp_path}/absent")
+        return await local_file(store, "a")
+
+    assert runtime.run(file_in("memory://")) is None
+    assert runtime.run(file_in(f"file://{tmp_path}")) == f"{tmp_path}/a"
+    monkeypatch.setattr(os, "preadv", refuse)
+    assert runtime.run(file_in(f"file://{tmp_path}")) is None
 
 
 def test_the_options_of_a_store_are_those_of_the_plug_in() -> None:
