@@ -1,0 +1,267 @@
+"""The election of the controller, as Kafka 3.9 holds it: who creates ``/controller`` is elected.
+
+The ephemeral node and the next ``/controller_epoch`` are written in one ``multi``, under the epoch's version, so one
+epoch has one controller. The version of ``/controller_epoch`` after that write is what fences: each later ``multi`` of
+the controller checks it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import msgspec
+
+from blumfeld.spi.completion import Completion
+from blumfeld.spi.consensus import Controller as ControllerId
+from blumfeld.spi.hooks import EventLog
+from blumfeld.spi.runtime import Runtime, Timer
+from blumfeld.spi.zookeeper import (
+    BadVersionError,
+    Check,
+    ConnectionLostError,
+    Create,
+    Delete,
+    Node,
+    NodeExistsError,
+    NodeStat,
+    NoNodeError,
+    Operation,
+    SessionExpiredError,
+    SessionState,
+    Set,
+    WatchEvent,
+    ZooKeeper,
+    ZooKeeperError,
+)
+
+T = TypeVar("T")
+
+CONTROLLER = "/controller"
+CONTROLLER_EPOCH = "/controller_epoch"
+MIGRATION = "/migration"
+RETRY_MS = 1_000
+"""Pause before the next attempt after an error that no event will follow."""
+
+
+class Elected(msgspec.Struct, frozen=True):
+    """This node is the controller."""
+
+    id: ControllerId
+    epoch_version: int
+    """Version of ``/controller_epoch``, for the check of each write."""
+
+
+class ControllerNode(msgspec.Struct, frozen=True):
+    """The content of ``/controller``, as Kafka 3.9 writes it."""
+
+    brokerid: int
+    timestamp: str = ""
+    version: int = 2
+    kraftControllerEpoch: int = -1  # noqa: N815 - Kafka's name
+    """0 or more: a controller of KRaft has taken the cluster over (KIP-866)."""
+
+
+class Election:
+    """This node's part in the elections of one session, from :meth:`begin` to :meth:`stop`.
+
+    :param won: is told that this node is the controller
+    :param lost: is told that it isn't any more: another one is, or the session is over
+    :param seen: is told of each controller that is seen, ``None`` if there is none
+    :param refused: is told why no election is held: the cluster belongs to KRaft
+    """
+
+    def __init__(
+        self,
+        *,
+        zookeeper: ZooKeeper,
+        runtime: Runtime,
+        events: EventLog,
+        node_id: int,
+        won: Callable[[Elected], None],
+        lost: Callable[[], None],
+        seen: Callable[[int | None], None],
+        refused: Callable[[str], None],
+    ) -> None:
+        self._zookeeper = zookeeper
+        self._runtime = runtime
+        self._events = events
+        self._node_id = node_id
+        self._won = won
+        self._lost = lost
+        self._seen = seen
+        self._refused = refused
+        self._stopped = False
+        self._elected: Elected | None = None
+        self._reason: str | None = None
+        """Why no election is held, as it was told last."""
+        self._retry: Timer | None = None
+        self._turn = 0
+        """The number of the look whose answers count: those of an earlier look are late."""
+
+    def begin(self) -> None:
+        """Look for a controller, and stand for election if there is none."""
+        self._look()
+
+    def stop(self) -> None:
+        """Stand no more. ``/controller`` is left to the end of the session."""
+        self._stopped = True
+        self._turn += 1
+        self._elected = None
+        if self._retry is not None:
+            self._retry.cancel()
+
+    def give_up(self) -> None:
+        """Delete our own ``/controller``, then stand again with the others."""
+        elected, self._elected = self._elected, None
+        if elected is None:
+            return
+        self._turn += 1
+        delete: list[Operation] = [Check(CONTROLLER_EPOCH, elected.epoch_version), Delete(CONTROLLER)]
+        self._zookeeper.multi(delete).when_done(self._then(self._look_behind))
+
+    def state_changed(self, state: SessionState) -> None:
+        """The session has another state."""
+        if self._stopped:
+            return
+        if state is SessionState.EXPIRED:
+            self._lose()
+            self.stop()
+        elif state is SessionState.CONNECTED:
+            self._look()
+
+    # What is there
+
+    def _look(self, _: WatchEvent | None = None) -> None:
+        if self._stopped:
+            return
+        self._turn += 1
+        if self._retry is not None:
+            self._retry.cancel()
+            self._retry = None
+        self._zookeeper.get(CONTROLLER, self._look).when_done(self._then(self._looked))
+
+    def _then(self, answered: Callable[[Completion[T]], None]) -> Callable[[Completion[T]], None]:
+        """Returns ``answered``, unless a later look has begun when the answer comes."""
+        turn = self._turn
+
+        def answer(done: Completion[T]) -> None:
+            if turn == self._turn:
+                answered(done)
+
+        return answer
+
+    def _looked(self, done: Completion[Node]) -> None:
+        if isinstance(done.error, NoNodeError):
+            self._lose()
+            self._seen(None)
+            self._stand()
+        elif done.error is not None:
+            self._failed(done.error)
+        else:
+            self._found(done.result())
+
+    def _found(self, node: Node) -> None:
+        try:
+            controller = msgspec.json.decode(node.data, type=ControllerNode)
+        except msgspec.DecodeError as error:
+            self._lose()
+            self._refuse(f"{CONTROLLER}: found {node.data!r}, which names no controller: {error}")
+            return
+        own = node.stat.ephemeral_owner == self._zookeeper.session_id != 0
+        if own and self._elected is not None:
+            return
+        self._lose()
+        if controller.kraftControllerEpoch >= 0:
+            self._refuse(f"/controller is held by KRaft controller {controller.brokerid}")
+        elif own:
+            # The answer to our election was lost, or we gave up and our deletion was: which, no one knows any more.
+            self._zookeeper.delete(CONTROLLER, node.stat.version).when_done(self._then(self._look_behind))
+        else:
+            self._seen(controller.brokerid)
+
+    # Standing for election
+
+    def _stand(self) -> None:
+        self._zookeeper.exists(MIGRATION).when_done(self._then(self._migration_seen))
+
+    def _migration_seen(self, done: Completion[NodeStat | None]) -> None:
+        if done.error is not None:
+            self._failed(done.error)
+        elif done.result() is not None:
+            # No event tells of its end: a migration that is rolled back deletes it by hand.
+            self._refuse("there is /migration: the cluster moves, or has moved, to KRaft")
+            self._later()
+        else:
+            self._zookeeper.get(CONTROLLER_EPOCH).when_done(self._then(self._epoch_read))
+
+    def _epoch_read(self, done: Completion[Node]) -> None:
+        if isinstance(done.error, NoNodeError):
+            self._zookeeper.create(CONTROLLER_EPOCH, b"0").when_done(self._then(self._look_behind))
+        elif done.error is not None:
+            self._failed(done.error)
+        else:
+            node = done.result()
+            try:
+                epoch = msgspec.json.decode(node.data, type=int) + 1
+            except msgspec.DecodeError:
+                self._refuse(f"{CONTROLLER_EPOCH}: found {node.data!r}; allowed: a number")
+                self._later()
+                return
+            self._run(Elected(ControllerId(self._node_id, epoch), node.stat.version + 1))
+
+    def _run(self, elected: Elected) -> None:
+        node = ControllerNode(self._node_id, str(self._runtime.now_ms()))
+        epoch = str(elected.id.epoch).encode()
+        election = self._zookeeper.multi(
+            [
+                Create(CONTROLLER, msgspec.json.encode(node), ephemeral=True),
+                Set(CONTROLLER_EPOCH, epoch, elected.epoch_version - 1),
+            ]
+        )
+        election.when_done(self._then(lambda done: self._ended(elected, done.error)))
+
+    def _ended(self, elected: Elected, error: BaseException | None) -> None:
+        if isinstance(error, NodeExistsError | BadVersionError):
+            self._look()
+        elif error is not None:
+            self._failed(error)
+        else:
+            self._elected = elected
+            self._events.info("elected as controller", epoch=elected.id.epoch)
+            self._seen(self._node_id)
+            self._won(elected)
+            self._look()  # to watch it
+
+    # Failures
+
+    def _lose(self) -> None:
+        if self._elected is not None:
+            self._elected = None
+            self._lost()
+
+    def _look_behind(self, done: Completion[Any]) -> None:
+        """Look, after a request whose failure means only that another node was faster."""
+        if done.error is None or isinstance(done.error, NoNodeError | NodeExistsError | BadVersionError):
+            self._look()
+        else:
+            self._failed(done.error)
+
+    def _failed(self, error: BaseException) -> None:
+        """A request failed. After a lost connection the session's next state tells how to go on."""
+        if isinstance(error, ConnectionLostError | SessionExpiredError):
+            if self._zookeeper.state is SessionState.CONNECTED:
+                self._later()
+            return
+        if not isinstance(error, ZooKeeperError):
+            raise error
+        self._events.warning("an election failed; tried again", error=str(error))
+        self._later()
+
+    def _refuse(self, reason: str) -> None:
+        if reason != self._reason:
+            self._reason = reason
+            self._refused(reason)
+
+    def _later(self) -> None:
+        self._retry = self._runtime.call_later(RETRY_MS, self._look)
