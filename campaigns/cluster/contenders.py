@@ -11,6 +11,7 @@ from blumfeld.testing.cluster import BROKER, COMBINED, CONTROLLER, Roles
 from blumfeld_kit.cluster import build_commands
 
 OURS, KAFKA = "blumfeld", "kafka"
+NO_CONFIGS: Mapping[str, str] = {}
 _KAFKA_LISTENERS = {
     "broker": "PLAINTEXT://{host}:{port}",
     "controller": "CONTROLLER://{host}:{controller_port}",
@@ -54,21 +55,28 @@ def this_build(manifest: Path | None = None, settings: Sequence[str] = ()) -> Co
     return Contender(OURS, build_commands(manifest, settings))
 
 
-def kafka(peer: Path) -> Contender:
-    """Return nodes of Apache Kafka."""
+def kafka(peer: Path, configs: Mapping[str, str] = NO_CONFIGS) -> Contender:
+    """Return nodes of Apache Kafka.
+
+    :param configs: further settings of each
+    """
     start = (str(peer.resolve()), "start", "{folder}", "{port}")
+    further = tuple(f"{name}={value}" for name, value in configs.items())
     return Contender(
-        KAFKA, {roles: (*start, *kafka_settings(roles)) for roles in (COMBINED, BROKER, CONTROLLER)}
+        KAFKA, {roles: (*start, *kafka_settings(roles), *further) for roles in (COMBINED, BROKER, CONTROLLER)}
     )
 
 
-def contenders_of(names: Sequence[str], ours: Contender, peer: Path | None) -> list[Contender]:
+def contenders_of(
+    names: Sequence[str], ours: Contender, peer: Path | None, configs: Mapping[str, str] = NO_CONFIGS
+) -> list[Contender]:
     """Return the clusters of these names.
 
     :param peer: the script that starts Apache Kafka
+    :param configs: further settings of Apache Kafka's nodes
     :raises ValueError: a name is unknown
     """
-    known = {OURS: ours} | ({KAFKA: kafka(peer)} if peer else {})
+    known = {OURS: ours} | ({KAFKA: kafka(peer, configs)} if peer else {})
     for name in names:
         if name not in known:
             raise ValueError(

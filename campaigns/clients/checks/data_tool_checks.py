@@ -22,6 +22,7 @@ from campaigns.coordinators import stable_offsets
 
 RECORDS = 30
 RECORD_BYTES = "100"
+COPIED = 300
 GROUPS = "consumer.group.ConsumerGroupCommand"
 PROTOCOLS: tuple[Protocol, ...] = ("classic", "consumer")
 HEARTBEAT_MS, SESSION_MS = 7_000, 51_000
@@ -85,6 +86,36 @@ def latency(client: Client, scene: Scene) -> None:
         *("--producer-acks", "all", "--record-size", RECORD_BYTES),
     )
     require(re.search(r"^Percentiles: .*99th = \d+", printed, re.MULTILINE) is not None, f"{printed[-300:]}")
+
+
+def copier(client: Client, scene: Scene) -> None:
+    """TransactionalMessageCopier copies a partition and its group's offset in transactions, of which it aborts some:
+    a reader of what is committed gets each record once, in order."""
+    source, target = scene.new_topic(1, what="in"), scene.new_topic(1, what="out")
+    samples = numbered_samples(COPIED, 1)
+    client_class("confluent-kafka")(scene.bootstrap).produce(source, samples)
+    run_tool(
+        TOOLS + "TransactionalMessageCopier",
+        *("--broker-list", scene.bootstrap, "--input-topic", source, "--input-partition", "0"),
+        *("--output-topic", target, "--transactional-id", scene.topic("id"), "--transaction-size", "7"),
+        *("--consumer-group", scene.group(), "--use-group-metadata", "--enable-random-aborts"),
+    )
+    equal("committed", stable_offsets(scene.bootstrap, scene.group()), {(source, 0): COPIED})
+    client.isolation = "read_committed"
+    copied = client.consume(target, scene.group("reader"), COPIED)
+    equal("copied", [record.value for record in copied], [sample.value for sample in samples])
+
+
+def streams_reset(client: Client, scene: Scene) -> None:
+    """StreamsResetter sets an application's group back to the start of its topic, and deletes its own topics."""
+    tools = ClusterTools(scene)
+    source, own = scene.new_topic(1), scene.new_topic(1, what="g-store-changelog")
+    confluent = client_class("confluent-kafka")(scene.bootstrap)
+    confluent.produce(source, numbered_samples(RECORDS, 1))
+    confluent.consume(source, scene.group(), RECORDS)
+    tools.ask("StreamsResetter", "--application-id", scene.group(), "--input-topics", source)
+    equal("reset", stable_offsets(scene.bootstrap, scene.group()), {(source, 0): 0})
+    scene.wait("the changelog to be gone", lambda: scene.led_partitions(own) == 0)
 
 
 def groups(client: Client, scene: Scene) -> None:
@@ -170,6 +201,8 @@ DATA_COLUMNS: dict[str, Check] = {
     "topics": topics,
     "records": records,
     "latency": latency,
+    "copier": copier,
+    "streams-reset": streams_reset,
     "groups-tool": groups,
     "848-configs": group_settings,
 }

@@ -6,18 +6,24 @@ Go client's own cache, and a copy in the user's cache: a module cache can't be w
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import shutil
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from campaigns.clients.client import CheckFailed, cache_folder, run_program
 from campaigns.clients.franz_go import FranzGo, go_program
+from campaigns.suites.kgo.events import outcomes_of
+from campaigns.suites.outcomes import Outcome
+from campaigns.suites.runs import NoSuiteError
 
 MODULE = "github.com/twmb/franz-go"
 PACKAGE = "pkg/kgo"
+RECORDS = 20_000
+LIMIT_S = 900.0
 DOWNLOAD_S = 300.0
 BUILD_S = 900.0
 LIST_S = 30.0
@@ -25,62 +31,45 @@ GRACE_S = 30.0
 """Time that the program has after its own time-out to print the stacks of its goroutines."""
 
 
-class NoSuiteError(Exception):
-    """The suite can't be had; the message says why."""
+class KgoSuite:
+    """The built suite, and the options of a run; parameters as the campaign's.
 
+    :raises NoSuiteError: there is no go, or it can't fetch or build the suite
+    """
 
-class Suite:
-    """The built suite."""
+    title = "kgo's own tests"
+    configs: Mapping[str, str] = {}
 
-    def __init__(self, go: str, folder: Path) -> None:
-        self._go = go
-        self._folder = folder
+    def __init__(self, given: argparse.Namespace) -> None:
+        self._go, self._folder = _ready()
+        self._given = given
+        self.version = FranzGo.version()
+        self.options = f"{given.records:,} records"
 
-    @classmethod
-    def ready(cls) -> Suite:
-        """Return the suite, after it was fetched and built where it wasn't yet.
+    def run(self, bootstrap: str, log: Path, again: Sequence[str] = ()) -> list[Outcome]:
+        """As ``Suite.run``. ``log`` gets what the clients of the suite log."""
+        given = self._given
+        if again:
+            return outcomes_of(self._events(bootstrap, log, pattern_of(again), ""), again)
+        listed = [] if given.skip else self._listed(given.run)
+        return outcomes_of(self._events(bootstrap, log, given.run, given.skip), listed)
 
-        :raises NoSuiteError: there is no go, or it can't fetch or build the suite
-        """
-        go = go_program()
-        if go is None:
-            raise NoSuiteError("no go (1.26 or later) on the path")
-        folder = cache_folder("kgo-suite") / FranzGo.version()
-        if not _binary(folder).exists():
-            try:
-                _build(go, folder)
-            except CheckFailed as failure:
-                raise NoSuiteError(f"go: {failure}") from None
-        return cls(go, folder)
-
-    def tests(self, pattern: str) -> list[str]:
+    def _listed(self, pattern: str) -> list[str]:
         """Return the names of the tests that match."""
         command = [str(_binary(self._folder)), "-test.list", pattern or "."]
         printed = run_program(command, timeout_s=LIST_S).decode()
         return [line for line in printed.splitlines() if line.startswith("Test")]
 
-    def run(
-        self,
-        bootstrap: str,
-        *,
-        replicas: int,
-        records: int,
-        pattern: str,
-        skip: str,
-        limit_s: float,
-        log: Path,
-    ) -> list[str]:
-        """Run the tests that match. Return the events, one a line; ``log`` gets what the clients of the suite log.
-
-        :param records: size of the largest tests, which copy so many records from topic to topic
-        """
+    def _events(self, bootstrap: str, log: Path, pattern: str, skip: str) -> list[str]:
+        """Run the tests that match. Return the events, one a line."""
+        given = self._given
         environment = {
             **os.environ,
             "KGO_SEEDS": bootstrap,
-            "KGO_TEST_RF": str(replicas),
-            "KGO_TEST_RECORDS": str(records),
+            "KGO_TEST_RF": str(given.replicas),
+            "KGO_TEST_RECORDS": str(given.records),
         }
-        command = [str(_binary(self._folder)), "-test.v=test2json", f"-test.timeout={limit_s:.0f}s"]
+        command = [str(_binary(self._folder)), "-test.v=test2json", f"-test.timeout={given.limit_s:.0f}s"]
         command += ["-test.run", pattern or "."] + (["-test.skip", skip] if skip else [])
         events = [self._go, "tool", "test2json", "-t", "-p", "kgo", *command]
         with log.open("ab") as errors:
@@ -92,13 +81,30 @@ class Suite:
                     stdin=subprocess.DEVNULL,
                     stdout=subprocess.PIPE,
                     stderr=errors,
-                    timeout=limit_s + GRACE_S,
+                    timeout=given.limit_s + GRACE_S,
                     check=False,
                 )
                 printed = done.stdout
             except subprocess.TimeoutExpired as error:
                 printed = error.stdout or b""
         return printed.decode(errors="replace").splitlines()
+
+
+def _ready() -> tuple[str, Path]:
+    """Return the Go client and the folder of the suite, after it was fetched and built where it wasn't yet.
+
+    :raises NoSuiteError: there is no go, or it can't fetch or build the suite
+    """
+    go = go_program()
+    if go is None:
+        raise NoSuiteError("no go (1.26 or later) on the path")
+    folder = cache_folder("kgo-suite") / FranzGo.version()
+    if not _binary(folder).exists():
+        try:
+            _build(go, folder)
+        except CheckFailed as failure:
+            raise NoSuiteError(f"go: {failure}") from None
+    return go, folder
 
 
 def _binary(folder: Path) -> Path:

@@ -6,8 +6,9 @@ import json
 from pathlib import Path
 
 from campaigns.figures import save
-from campaigns.kgo_suite.events import Outcome, Report, counts, failed_tests, lines_of, outcomes_of
-from campaigns.kgo_suite.program import pattern_of
+from campaigns.suites.kgo.events import outcomes_of
+from campaigns.suites.kgo.program import pattern_of
+from campaigns.suites.outcomes import Outcome, Report, counts, failed_tests, lines_of
 
 
 def event(action: str, test: str = "", output: str = "", elapsed: float = 0.0) -> str:
@@ -55,13 +56,13 @@ def test_subtests_count_with_their_test() -> None:
 def report(alone: str) -> Report:
     outcomes = tuple(outcomes_of(EVENTS))
     again = (Outcome("TestSome", alone), Outcome("TestCut", "passed"))
-    return Report(contender="blumfeld", version="1", records=9, outcomes=outcomes, alone=again)
+    return Report(contender="blumfeld", version="1", options="9 records", outcomes=outcomes, alone=again)
 
 
 def test_a_report_is_good_if_all_that_failed_passed_alone(tmp_path: Path) -> None:
     assert report("passed").is_good
     assert not report("failed").is_good
-    assert not Report(contender="blumfeld", version="1", records=9, outcomes=()).is_good
+    assert not Report(contender="blumfeld", version="1", options="9 records", outcomes=()).is_good
     assert lines_of(report("passed"))[:2] == [
         ("failed", "TestSome failed, passed alone"),
         ("failed", "TestSome/one failed: a_test.go:9: lost 3 records"),
