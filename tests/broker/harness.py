@@ -130,6 +130,7 @@ class FakeMetadata:
     """A controller that says yes. ``refuse`` makes it fail with an error for the next command."""
 
     replica_driver = ReplicaDriver.IMAGE
+    forwards = True
 
     def __init__(self) -> None:
         self.image = FakeImage()

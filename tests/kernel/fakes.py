@@ -144,6 +144,14 @@ class FakeConsensus(FakePart):
         JOURNAL("controller stopped")
 
 
+class FakeTree(FakeConsensus):
+    """Keeps the cluster's id itself."""
+
+    async def agreed_cluster_id(self, own: str | None) -> str:
+        JOURNAL(f"consensus agreed, {own} here")
+        return "of-the-tree"
+
+
 @with_the_rest_of(Replication)
 class FakeReplication(FakePart):
     """Replicates nothing."""
@@ -397,6 +405,11 @@ class PLUGINS:
     says_that_it_tiers = type("SaysThatItTiers", (StorageFake,), {"tiers": True})
     storage_wrap = storage(wrapping, WrapOptions)
     consensus_fake = plugin("consensus", "blumfeld_make_consensus", lambda _: FakeConsensus("consensus"))
+    consensus_tree = type(
+        "ConsensusTree",
+        (plugin("consensus", "blumfeld_make_consensus", lambda _: FakeTree("consensus")),),
+        {"quorum": False},
+    )
     replication_fake = ReplicationFake
     groups_fake = plugin(
         "groups",

@@ -16,7 +16,7 @@ from blumfeld.kernel.runtime.asyncio_runtime import AsyncioRuntime
 from blumfeld.kernel.watching.event_log import EventLogs
 from blumfeld.plugging.errors import ManifestError
 from blumfeld.spi.transport import Listener
-from blumfeld.wire.errors import PluginContractError
+from blumfeld.wire.errors import BrokerError, ErrorCode, PluginContractError
 from tests.kernel.fakes import (
     FREE_PORT,
     JOURNAL,
@@ -314,6 +314,27 @@ def test_the_cluster_id_is_the_directorys_and_another_one_is_refused(tmp_path: P
     with_node(plan_of(data_dir=tmp_path), body)
     with pytest.raises(StartError, match="of cluster other, not mine"):
         with_node(plan_of("node.cluster_id=mine", data_dir=tmp_path), started_and_stopped)
+
+
+def test_a_consensus_that_keeps_the_cluster_id_is_asked_before_the_storage_starts(tmp_path: Path) -> None:
+    async def body(node: Node) -> None:
+        await node.start()
+        assert node.composition.cluster_id == "of-the-tree"
+        assert not node.composition.single_node
+        await node.stop()
+
+    with_node(plan_of("consensus.plugin=consensus_tree", data_dir=tmp_path), body)
+    assert JOURNAL.lines[:2] == ["consensus agreed, None here", "storage started"]
+
+
+def test_a_consensus_that_disagrees_on_the_cluster_id_stops_the_start(tmp_path: Path) -> None:
+    """It may have opened something by then."""
+    JOURNAL.failing["consensus agreed, mine here"] = BrokerError(ErrorCode.INCONSISTENT_CLUSTER_ID)
+    plan = plan_of("consensus.plugin=consensus_tree", "node.cluster_id=mine", data_dir=tmp_path)
+    with pytest.raises(StartError) as caught:
+        with_node(plan, started_and_stopped)
+    assert caught.value.is_final
+    assert JOURNAL.lines == ["consensus agreed, mine here", "consensus stopped"]
 
 
 def test_each_plugin_is_handed_its_own_options(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from blumfeld.broker.composition import BrokerComposition
 from blumfeld.config.values import BROKER_CONFIGS, BrokerConfig, TopicConfig, usable
 from blumfeld.spi.cluster import BROKER_RESOURCE, TOPIC_RESOURCE, ClusterImage, TopicImage
+from blumfeld.spi.consensus import ClusterMetadata
 
 
 class ClusterView:
@@ -17,6 +18,11 @@ class ClusterView:
         self.config: BrokerConfig = composition.config
         self._composition = composition
         self._followers: list[Callable[[BrokerConfig], None]] = []
+
+    @property
+    def metadata(self) -> ClusterMetadata:
+        """The node's consensus."""
+        return self._composition.metadata
 
     @property
     def image(self) -> ClusterImage:

@@ -86,6 +86,10 @@ def _lines(node: Node) -> Iterator[str]:
         yield ""
         yield "configuration without effect here"
         yield from _table(ineffective)
+    if plan.left_out:
+        yield ""
+        yield "left out: this consensus has no metadata quorum"
+        yield from _table((place,) for place in plan.left_out)
     yield ""
     yield "this build does not"
     yield from _table(_missing_rows(node))

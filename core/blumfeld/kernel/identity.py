@@ -37,6 +37,19 @@ def cluster_id_of(
         or a ``meta.properties`` can't be understood; or there is no cluster id, and the node may not begin a cluster
     :raises OSError: the first directory can't be read
     """
+    known = known_cluster_id(runtime, data_dirs, node_id, wanted)
+    if known is None and not may_be_new:
+        raise IdentityError(
+            f"{data_dirs[0]} isn't formatted, and a node of a cluster needs the cluster's id: run `blumfeld format "
+            "--cluster-id ID` first, or set node.cluster_id"
+        )
+    return known if known is not None else uuid_text(runtime.new_uuid())
+
+
+def known_cluster_id(
+    runtime: Runtime, data_dirs: Sequence[str], node_id: int, wanted: str | None
+) -> str | None:
+    """As :func:`cluster_id_of`; ``None`` where neither the directories nor the manifest have a cluster id."""
     formatted = formatted_directories(runtime, data_dirs)
     for path, meta in formatted.items():
         others = []
@@ -48,12 +61,7 @@ def cluster_id_of(
             raise IdentityError(f"{path}: the directory is {', and '.join(others)}")
     for meta in formatted.values():
         return meta.cluster_id
-    if wanted is None and not may_be_new:
-        raise IdentityError(
-            f"{data_dirs[0]} isn't formatted, and a node of a cluster needs the cluster's id: run `blumfeld format "
-            "--cluster-id ID` first, or set node.cluster_id"
-        )
-    return wanted if wanted is not None else uuid_text(runtime.new_uuid())
+    return wanted
 
 
 def formatted_directories(runtime: Runtime, data_dirs: Sequence[str]) -> dict[str, MetaProperties]:

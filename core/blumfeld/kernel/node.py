@@ -18,7 +18,7 @@ from blumfeld.config.addresses import host_and_port
 from blumfeld.config.values import BrokerConfig, ConfigError
 from blumfeld.kernel.composing.composition import NodeComposition
 from blumfeld.kernel.composing.plan import Plan
-from blumfeld.kernel.identity import IdentityError, cluster_id_of
+from blumfeld.kernel.identity import IdentityError, cluster_id_of, known_cluster_id
 from blumfeld.kernel.manifest.kafka_config import keys_without_effect, transport_limits
 from blumfeld.kernel.runtime.real_files import absolute_path
 from blumfeld.kernel.watching.event_log import EventLogs
@@ -26,6 +26,7 @@ from blumfeld.plugging.errors import Faults, ManifestError, Problem, shown
 from blumfeld.plugging.plugins import PlannedPlugin, PluginSet, RefusedBy
 from blumfeld.spi.assignors import ConsumerAssignor
 from blumfeld.spi.completion import Completion
+from blumfeld.spi.consensus import cluster_id_keeper
 from blumfeld.spi.image_sections import ControllerCommand, ImageSection
 from blumfeld.spi.object_store import StoreFactory
 from blumfeld.spi.observer import Observer
@@ -294,6 +295,9 @@ class Node:
         self.state = STARTING
         if ineffective := keys_without_effect(self.plan.manifest, tiers=self.plan.config.tiers):
             self._events.warning("configuration without effect here", keys=", ".join(ineffective))
+        if self.plan.left_out:
+            without = "left out: this consensus has no metadata quorum"
+            self._events.warning(without, found=", ".join(self.plan.left_out))
         try:
             self.starting = "metrics"
             await self._open_metrics()
@@ -393,9 +397,15 @@ class Node:
         composition = self.composition
         node = self.plan.manifest.node
         directories, wanted = composition.data_dirs, node.cluster_id
-        composition.cluster_id = cluster_id_of(
-            composition.runtime, directories, node.id, wanted, may_be_new=composition.single_node
-        )
+        keeper = cluster_id_keeper(composition.metadata)
+        if keeper is None:
+            composition.cluster_id = cluster_id_of(
+                composition.runtime, directories, node.id, wanted, may_be_new=composition.single_node
+            )
+        else:
+            self._when_stopped("consensus", composition.metadata.stop)
+            known = known_cluster_id(composition.runtime, directories, node.id, wanted)
+            composition.cluster_id = await keeper.agreed_cluster_id(known)
         await composition.storage.start(composition.cluster_id, node.id)
         self._when_stopped("storage", self._stop_storage)
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from enum import Enum
-from typing import Protocol
+from typing import Protocol, cast
 
 import msgspec
 
@@ -61,6 +61,24 @@ class OnBehalf(msgspec.Struct, frozen=True):
     client_id: str
 
 
+class ClusterIdKeeper(Protocol):
+    """A consensus that keeps the cluster's id elsewhere than in the nodes' directories."""
+
+    async def agreed_cluster_id(self, own: str | None) -> str:
+        """Return the cluster's id; called once, before the storage starts. A new cluster gets ``own``, or a new id.
+
+        :param own: the id that the directories have, or the manifest names; ``None`` if neither does
+        :raises BrokerError: INCONSISTENT_CLUSTER_ID: ``own`` is another cluster's
+        :raises OSError: it can't be asked
+        """
+        ...
+
+
+def cluster_id_keeper(metadata: ClusterMetadata) -> ClusterIdKeeper | None:
+    """Return the same object, if it is a :class:`ClusterIdKeeper`."""
+    return cast("ClusterIdKeeper", metadata) if hasattr(metadata, "agreed_cluster_id") else None
+
+
 ImageListener = Callable[[ClusterImage, ImageDelta], Completion[None] | None]
 """Is told of one step of the image. It returns a completion if it applies the delta over several turns."""
 
@@ -70,6 +88,10 @@ class ClusterMetadata(Protocol):
 
     replica_driver: ReplicaDriver
     """A constant of the consensus. The broker follows the image, or waits for pushes; never both."""
+    forwards: bool
+    """A constant of the consensus: whether each node passes a client's command on to the controller (KIP-590).
+    Where it doesn't, Metadata and DescribeCluster name the real controller, a command elsewhere fails with
+    NOT_CONTROLLER, and APIs of KRaft alone aren't served."""
 
     @property
     def image(self) -> ClusterImage:

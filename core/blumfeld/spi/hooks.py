@@ -199,6 +199,9 @@ class Plugin(Protocol):
     A class may say ``requires_spi = "1.0"``: the version of ``blumfeld.spi`` that it was written for. A build that has
     not got it refuses the plug-in before anything opens.
 
+    A plug-in whose consensus has no metadata quorum says ``quorum = False``. The role ``controller``, listeners of that
+    kind and the keys of a quorum mean nothing then, and a plan leaves them out.
+
     A plug-in whose storage is a ``TieringStorage`` says ``tiers = True``. Topics may have ``remote.storage.enable``
     then.
     """

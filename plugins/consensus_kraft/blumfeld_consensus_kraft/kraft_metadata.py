@@ -39,6 +39,7 @@ class KraftMetadata:
     """
 
     replica_driver = ReplicaDriver.IMAGE
+    forwards = True
 
     def __init__(
         self, composition: Composition, *, force_empty_metadata: bool = False, notice_dead: bool = True

@@ -185,8 +185,9 @@ class IsrLeader:
         """
         if not self._node.eligible(replica_id, directory_of(self.image, replica_id)):
             return False
-        fetched = self.rules.broker_epoch_of(replica_id)
-        return fetched < 0 or fetched == self._node.epoch_of(replica_id)
+        fetched, shown = self.rules.broker_epoch_of(replica_id), self._node.epoch_of(replica_id)
+        # An image without broker epochs (ZooKeeper mode) leaves the check to the controller, which is told ``fetched``.
+        return fetched < 0 or shown < 0 or fetched == shown
 
     def _moved(self) -> None:
         self.high_watermark = self.rules.high_watermark

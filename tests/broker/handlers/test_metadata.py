@@ -8,6 +8,7 @@ import pytest
 
 from blumfeld.spi.cluster import BrokerImage, Endpoint
 from blumfeld.spi.completion import Completion
+from blumfeld.spi.consensus import Controller
 from blumfeld.wire.errors import ErrorCode
 from blumfeld.wire.messages.create_topics import CreateTopicsRequest
 from blumfeld.wire.messages.describe_cluster import DescribeClusterRequest
@@ -168,6 +169,15 @@ def test_the_cluster_is_described_and_fenced_brokers_when_asked_for(
     assert [b.broker_id for b in answer.brokers] == [1]
     answer = broker.ask(DescribeClusterRequest(include_fenced_brokers=True), 2)
     assert [(b.broker_id, b.is_fenced) for b in answer.brokers] == [(1, False), (2, True)]
+
+
+def test_clients_are_told_the_real_controller_where_nobody_forwards(broker: BrokerHarness) -> None:
+    """They send their commands to it themselves (ZooKeeper mode)."""
+    broker.metadata.forwards = False
+    for controller, told in ((Controller(3, 1), 3), (None, -1)):
+        broker.metadata.controller = controller
+        assert broker.ask(DescribeClusterRequest(), 2).controller_id == told
+        assert broker.ask(MetadataRequest(topics=[]), 12).controller_id == told
 
 
 @pytest.mark.parametrize(

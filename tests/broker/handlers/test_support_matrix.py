@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 from importlib import import_module
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, cast
 
-from blumfeld.broker.handlers import TABLE, Row
+from blumfeld.broker.handlers import TABLE, Row, own_handlers
 from blumfeld.broker.handlers.groups import group_types
 from blumfeld.spi.groups import GroupProtocol
 from blumfeld.wire.api import API_BY_KEY
@@ -80,3 +81,11 @@ def test_what_is_said_not_to_be_advertised_is_not() -> None:
     assert not missing & served
     controllers = {key for key, info in API_BY_KEY.items() if "broker" not in info.listeners}
     assert set(API_BY_KEY) - served - missing - controllers == set()
+
+
+def test_what_kafka_has_for_kraft_alone_is_served_only_where_nodes_forward() -> None:
+    def served(forwards: bool) -> set[int]:
+        ports = SimpleNamespace(coordinators=dict, controller=SimpleNamespace(forwards=forwards))
+        return {handler.key for handler in own_handlers(cast("Any", ports), authorizes=False)}
+
+    assert served(True) - served(False) == {64}

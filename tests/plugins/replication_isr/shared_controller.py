@@ -157,6 +157,7 @@ class SharedMetadata:
     """``ClusterMetadata`` of one node."""
 
     replica_driver = ReplicaDriver.IMAGE
+    forwards = True
 
     def __init__(self, composition: Composition, shared: SharedController) -> None:
         self._shared = shared

@@ -31,6 +31,8 @@ class Row(NamedTuple):
     """The API is served only where a coordinator of any kind is composed."""
     needs_transactions: bool = False
     """The API is served only where transactions are coordinated."""
+    where_forwarded: bool = False
+    """The API is served only where nodes forward to the controller: Kafka has it for KRaft alone."""
     without_authorizer: bool = False
     """The API is served only where no authorizer is composed. An authorizer brings its own APIs on ACLs."""
 
@@ -79,7 +81,9 @@ TABLE = (
     Row("broker.api_61_describe_producers", 61, 0, 0),
     Row("controller.api_62_broker_registration", 62, 0, 4, listeners=("controller",)),
     Row("controller.api_63_broker_heartbeat", 63, 0, 2, listeners=("controller",)),
-    Row("broker.api_64_unregister_broker", 64, 0, 0, listeners=("broker", "controller")),
+    Row(
+        "broker.api_64_unregister_broker", 64, 0, 0, listeners=("broker", "controller"), where_forwarded=True
+    ),
     Row("controller.api_67_allocate_producer_ids", 67, 0, 0, listeners=("controller",)),
     Row("controller.api_70_controller_registration", 70, 0, 0, listeners=("controller",)),
     Row("controller.api_73_assign_replicas_to_dirs", 73, 0, 0, listeners=("controller",)),
@@ -96,6 +100,7 @@ def own_handlers(ports: Ports, *, authorizes: bool) -> list[ApiHandler]:
         for row in TABLE
         if not row.on_groups
         and (coordinates or not row.needs_coordinator)
+        and (ports.controller.forwards or not row.where_forwarded)
         and not (authorizes and row.without_authorizer)
     ]
 

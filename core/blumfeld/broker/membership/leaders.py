@@ -16,10 +16,14 @@ def live_brokers(image: ClusterImage) -> Iterator[BrokerImage]:
 
 
 def controller_id(cluster: ClusterView) -> int:
-    """Returns the broker to name as the controller: this one if it is live, else any live one; -1 if there is none.
+    """Returns the broker to name as the controller; -1 if there is none.
 
-    In KRaft clients can't reach the controller, and every broker forwards requests to it.
+    Where brokers forward, clients may not be able to reach the controller (KRaft): then it is this broker if it is
+    live, else any live one.
     """
+    if not cluster.metadata.forwards:
+        controller = cluster.metadata.controller
+        return -1 if controller is None else controller.node_id
     live = [b.broker_id for b in live_brokers(cluster.image)]
     if cluster.node_id in live:
         return cluster.node_id

@@ -14,6 +14,7 @@ from blumfeld.plugging.plugins import PlannedPlugin
 from blumfeld.plugging.registry import Registry
 from blumfeld.plugging.sections import decode_section
 from blumfeld.spi.transport import Listener
+from blumfeld.wire.errors import PluginContractError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -38,6 +39,10 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     listeners: tuple[Listener, ...]
     config: BrokerConfig
     """``[config]`` over Kafka's defaults, with the values of the manifest's own sections under Kafka's names."""
+    quorum: bool = True
+    """Whether the consensus has a metadata quorum."""
+    left_out: tuple[str, ...] = ()
+    """Places of the manifest that mean nothing without a quorum."""
 
     def of_role(self, role: str) -> tuple[PlannedPlugin, ...]:
         """Returns the plug-ins of a section."""
@@ -58,8 +63,13 @@ def make_plan(
     :raises PluginContractError: an entry point names something that is no plug-in
     """
     faults = Faults(source) if faults is None else faults
-    listeners = checked_listeners(manifest, faults)
     registry = Registry() if registry is None else registry
+    quorum, left_out = _has_quorum(manifest, registry), ()
+    if not quorum:
+        from blumfeld.kernel.manifest.no_quorum import without_quorum
+
+        manifest, left_out = without_quorum(manifest, faults)
+    listeners = checked_listeners(manifest, faults, quorum=quorum)
     plugins = tuple(_Loader(manifest, registry, faults).load_all())
     tiers = any(
         plugin.role == "storage" and getattr(plugin.plugin_class, "tiers", False) for plugin in plugins
@@ -73,7 +83,17 @@ def make_plan(
         plugins=plugins,
         listeners=listeners,
         config=config,
+        quorum=quorum,
+        left_out=left_out,
     )
+
+
+def _has_quorum(manifest: Manifest, registry: Registry) -> bool:
+    try:
+        plugin_class = registry.load(manifest.consensus.plugin, "consensus", NO_FILE, "consensus.plugin")
+    except (ManifestError, PluginContractError):
+        return True  # the loader says what is wrong
+    return bool(getattr(plugin_class, "quorum", True))
 
 
 class _Loader:

@@ -24,6 +24,7 @@ from blumfeld.log.checkpoints import META_PROPERTIES, MetaProperties, encode_met
 from blumfeld.metadata.brokers.feature_levels import supported_features
 from blumfeld.metadata.image.bootstrap import bootstrap_checkpoint
 from blumfeld.metadata.image.checkpoint import BOOTSTRAP_NAME, CheckpointId
+from blumfeld.plugging.errors import ManifestError, Problem
 from blumfeld.plugging.plugins import PluginSet
 from blumfeld.spi.internal_topics import CLUSTER_METADATA_TOPIC
 from blumfeld.spi.runtime import Runtime
@@ -61,6 +62,12 @@ def format_directories(
     """
     formatting = formatting or Formatting()
     node, files = plan.manifest.node, runtime.files
+    if not plan.quorum:
+        allowed = (
+            "a consensus with a metadata quorum: a node of this one formats its directories when it starts"
+        )
+        found = f'"{plan.manifest.consensus.plugin}"'
+        raise ManifestError(plan.source, [Problem("consensus.plugin", found, allowed)])
     check_quorum(plan, formatting.quorum)
     levels = _levels(plan, formatting)
     there = formatted_directories(runtime, node.directories)

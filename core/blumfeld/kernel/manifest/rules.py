@@ -27,9 +27,10 @@ _SHELL_VARIABLE = re.compile(r"(^|/)\$\w")
 _NOT_ROUTABLE = ("", "0.0.0.0", "::")
 
 
-def checked_listeners(manifest: Manifest, faults: Faults) -> tuple[Listener, ...]:
+def checked_listeners(manifest: Manifest, faults: Faults, *, quorum: bool = True) -> tuple[Listener, ...]:
     """Returns the listeners of a manifest; none if their addresses can't be used.
 
+    :param quorum: whether the consensus has a metadata quorum, which the manifest must name
     :param faults: gets every problem that the sections show by themselves. Values that are known to be wrong are not
         compared with others
     """
@@ -43,7 +44,7 @@ def checked_listeners(manifest: Manifest, faults: Faults) -> tuple[Listener, ...
     if listeners_known:
         faults.add(_listener_problems(sections, roles))
         faults.add(_metrics_problems(manifest.metrics.bind, sections))
-    if manifest.config or "controller" not in manifest.node.roles:
+    if quorum and (manifest.config or "controller" not in manifest.node.roles):
         from blumfeld.kernel.manifest.quorum import (
             PLACES,
             quorum_problems,

@@ -26,6 +26,8 @@ def prepare_nodes(manifest: Manifest, plans: Sequence[Plan], runtime: Runtime) -
     :raises OSError: a directory can't be read or written
     """
     check_directories(manifest, plans, runtime)
+    if not plans[0].quorum:
+        return  # the consensus keeps the cluster's id, and each node formats its directories with it
     format_nodes(plans, runtime, Formatting(ignore_formatted=True))
 
 

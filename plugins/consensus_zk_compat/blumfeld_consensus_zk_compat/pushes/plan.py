@@ -111,20 +111,15 @@ class TreeTopics:
 
 
 def told(step: PartitionStep, broker_id: int) -> bool:
-    """Whether a broker is sent LeaderAndIsr for this change.
+    """Whether a broker is sent LeaderAndIsr for this change: it has a replica, and the leader epoch is new.
 
-    Each replica hears of another leader epoch or other replicas. A change of the ISR alone is the leader's: it may have
-    asked for it, and its followers don't need it.
+    The controller begins a leader epoch with each change that replicas must hear of. A change of the ISR alone was
+    asked for by the leader, which learns of it from its answer.
     """
     before, after = step.before, step.after
     if after is None or broker_id not in after.replicas:
         return False
-    if before is None or before.leader_epoch != after.leader_epoch or before.leader != after.leader:
-        return True
-    placement = (after.replicas, after.adding_replicas, after.removing_replicas)
-    if placement != (before.replicas, before.adding_replicas, before.removing_replicas):
-        return True
-    return broker_id == after.leader and before != after
+    return before is None or before.leader_epoch != after.leader_epoch
 
 
 def removed_from(step: PartitionStep) -> tuple[int, ...]:

@@ -190,11 +190,12 @@ def test_an_election_is_told_to_the_replicas_and_shown_to_all(brokers: Brokers) 
     assert sorted(shown) == [(to, [("orders", 0, 2)]) for to in (1, 2, 3)]
 
 
-def test_a_change_of_the_isr_alone_is_told_to_the_leader(brokers: Brokers) -> None:
+def test_a_change_of_the_isr_alone_is_shown_and_told_to_no_replica(brokers: Brokers) -> None:
     image = small()
     brokers.begin(image)
     brokers.commit(changed(image, "orders", 0, isr=(1,), partition_epoch=1))
-    assert [to for to, m in brokers.sent if leads(m)] == [1]
+    assert [to for to, m in brokers.sent if leads(m)] == []
+    assert sorted(to for to, m in brokers.sent if shows(m)) == [1, 2, 3]
 
 
 def test_a_new_topic_is_new_for_its_replicas(brokers: Brokers) -> None:
