@@ -64,7 +64,8 @@ def make_plan(
     """
     faults = Faults(source) if faults is None else faults
     registry = Registry() if registry is None else registry
-    quorum, left_out = _has_quorum(manifest, registry), ()
+    quorum = _has_quorum(manifest, registry)
+    left_out: tuple[str, ...] = ()
     if not quorum:
         from blumfeld.kernel.manifest.no_quorum import without_quorum
 

@@ -171,7 +171,7 @@ class BrokerLife:
         zookeeper = self._zookeeper
 
         def done(answer: Completion[Message]) -> None:
-            refused = answer.error is not None or getattr(answer.result(), "error_code", 0)
+            refused = answer.error is not None or bool(getattr(answer.result(), "error_code", 0))
             if refused and not self._stopped and self._zookeeper is zookeeper and self._retry is None:
                 self._retry = self._runtime.call_later(RETRY_MS, self._register_again)
 
