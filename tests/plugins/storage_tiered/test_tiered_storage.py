@@ -6,12 +6,11 @@ from typing import Any
 
 import pytest
 
-from blumfeld.spi.cluster import PartitionImage, TopicImage
 from blumfeld.spi.completion import Completion
 from blumfeld.wire.errors import BrokerError, ErrorCode
 from blumfeld_storage_tiered.cache.chunk_cache import FOLDER
 from blumfeld_storage_tiered.logs.tiered_log import START_FILE
-from tests.plugins.storage_tiered.tiered_cluster import NAME, TOPIC_ID, TieredCluster, TieredNode
+from tests.plugins.storage_tiered.tiered_cluster import TieredCluster
 
 
 def offsets(cluster: TieredCluster) -> list[tuple[int, int]]:
@@ -135,20 +134,11 @@ def test_a_store_that_is_away_costs_nothing_but_time(cluster: TieredCluster) -> 
     assert offsets(cluster)[: len(before)] == before
 
 
-def delete_topic(node: TieredNode) -> None:
-    """The image of this node loses the topic, of which it has this node as the leader."""
-    node.follow()
-    image = PartitionImage(
-        partition=0, replicas=(1,), isr=(1,), leader=node.node_id, leader_epoch=0, partition_epoch=0
-    )
-    node.tiering.topic_deleted(TopicImage(name=NAME.topic, topic_id=TOPIC_ID, partitions={0: image}))
-
-
 def test_a_topic_is_deleted_when_its_metadata_can_be_written_again(cluster: TieredCluster) -> None:
     cluster.write(30)
     cluster.rounds()
     cluster.metadata.away = True
-    delete_topic(cluster.leader)
+    cluster.leader.delete_topic()
     cluster.advance(60_000)
     assert cluster.segment_keys() != []
     cluster.metadata.away = False
@@ -178,7 +168,7 @@ def test_two_nodes_may_delete_the_same_topic() -> None:
     cluster.write(30)
     cluster.rounds()
     for node in cluster.nodes:
-        delete_topic(node)
+        node.delete_topic()
     cluster.advance(600_000)
     assert cluster.segment_keys() == []
     assert [node.runtime.defects for node in cluster.nodes] == [[], []]

@@ -13,6 +13,7 @@ from blumfeld.config.values import BrokerConfig, TopicConfig
 from blumfeld.log.leader_epochs import FILE_NAME, LeaderEpochCache
 from blumfeld.log.producers.snapshot import encode_snapshot
 from blumfeld.log.segments.file_names import Suffix, segment_name
+from blumfeld.spi.cluster import PartitionImage, TopicImage
 from blumfeld.spi.completion import Completion
 from blumfeld.spi.partitions import LeadershipWatcher, PartitionEnds
 from blumfeld.spi.parts import join, release
@@ -147,7 +148,7 @@ class TieredNode:
         self.events = Events()
         self.composition: Any = SimpleNamespace(
             runtime=self.runtime,
-            config=BrokerConfig(cluster.config),
+            config=BrokerConfig(cluster.broker_settings),
             node_id=node_id,
             data_dir="/data",
             local_partitions=self,
@@ -228,6 +229,21 @@ class TieredNode:
         if self._watcher is not None:
             self._watcher.lost(NAME)
 
+    def delete_topic(self) -> None:
+        """The image of this node loses the topic, of which it has this node as the leader."""
+        self.follow()
+        self.cluster.is_topic_gone = True
+        replicas = (self.node_id,)
+        image = PartitionImage(
+            partition=0,
+            replicas=replicas,
+            isr=replicas,
+            leader=self.node_id,
+            leader_epoch=0,
+            partition_epoch=0,
+        )
+        self.tiering.topic_deleted(TopicImage(name=NAME.topic, topic_id=TOPIC_ID, partitions={0: image}))
+
     # LocalPartitions
 
     def ends(self, partition: TopicPartition) -> PartitionEnds:
@@ -271,12 +287,13 @@ class TieredCluster:
         self.starts = 0
         """Starts of nodes so far: each has its own chance."""
         self.loop = SimulatedLoop()
-        self.config = {"remote.log.manager.task.interval.ms": str(INTERVAL_MS), **(config or {})}
+        self.broker_settings = {"remote.log.manager.task.interval.ms": str(INTERVAL_MS), **(config or {})}
         self.cache_bytes = cache_bytes
         self.sweep = sweep
         settings: dict[str, Any] = {"remote.storage.enable": "true", "internal.segment.bytes": 400}
         settings |= {"index.interval.bytes": 64, **{k.replace("_", "."): v for k, v in topic.items()}}
-        self.topic_config = TopicConfig({key: str(value) for key, value in settings.items()})
+        self.topic_settings = {key: str(value) for key, value in settings.items()}
+        self.topic_config = TopicConfig(self.topic_settings)
         self.bucket = SimulatedBucket()
         self.metadata = MetadataTopic(self.loop)
         self.leader_epoch = 0
@@ -294,6 +311,20 @@ class TieredCluster:
     def topic_by_id(self, topic_id: bytes) -> object | None:
         """As ``ClusterImage.topic_by_id``."""
         return None if self.is_topic_gone else self
+
+    @property
+    def topics(self) -> dict[str, TopicImage]:
+        """As ``ClusterImage.topics``."""
+        replicas = tuple(node.node_id for node in self.nodes)
+        partition = PartitionImage(
+            partition=0, replicas=replicas, isr=replicas, leader=1, leader_epoch=0, partition_epoch=0
+        )
+        topic = TopicImage(name=NAME.topic, topic_id=TOPIC_ID, partitions={0: partition})
+        return {} if self.is_topic_gone else {NAME.topic: topic}
+
+    def config(self, resource_type: int, name: str) -> dict[str, str]:
+        """As ``ClusterImage.config``."""
+        return self.topic_settings
 
     def advance(self, ms: float) -> None:
         self.leader.runtime.advance(ms)

@@ -34,6 +34,7 @@ from blumfeld_storage_tiered.catalog.segment import (
 )
 from blumfeld_storage_tiered.catalog.sweep_settings import SweepSettings
 from blumfeld_storage_tiered.objects.segments import SegmentObjects
+from blumfeld_storage_tiered.objects.topics import TopicDescription, TopicObjects
 from blumfeld_storage_tiered.objects.upload import SegmentUpload
 
 FAILURES = (StoreError, BrokerError, CatalogError, MalformedFile, OSError)
@@ -50,6 +51,7 @@ class TieringNode(Protocol):
     partitions: LocalPartitions
     uploads: SegmentUpload
     objects: SegmentObjects
+    topics: TopicObjects
     source: SegmentBytes
     counts: Counts
     sweep: SweepSettings
@@ -64,6 +66,10 @@ class TieringNode(Protocol):
 
     async def refreshed(self, partition: TopicIdPartition) -> RemoteLogCatalog:
         """Wait until all is known that is committed about a partition now, and return it."""
+        ...
+
+    def description(self, partition: TopicIdPartition) -> TopicDescription | None:
+        """Return the description of a partition's topic, as it is now; ``None`` if the topic is gone."""
         ...
 
     def append(self, change: Change) -> Completion[None]:
@@ -130,9 +136,18 @@ async def _segments_once(node: TieringNode, partition: TopicIdPartition) -> None
     for segment in list(await node.refreshed(partition)):
         async with node.expiration_slots:
             await delete_segment(node, segment)
+    await _forget_topic(node, partition)
+
+
+async def _forget_topic(node: TieringNode, partition: TopicIdPartition) -> None:
+    """Delete the topic's description. It goes with the first partition, whose leader has written it."""
+    if partition.partition == 0:
+        await node.topics.delete(partition)
 
 
 async def _partition_once(node: TieringNode, partition: TopicIdPartition) -> None:
+    if partition.partition == 0:
+        await node.topics.mark_deleted(partition)  # first: a restore then leaves alone what isn't deleted yet
     catalog = await node.refreshed(partition)
     if catalog.delete_state is None:
         await node.append(_deletion(node, partition, PartitionDeleteState.MARKED))
@@ -140,6 +155,8 @@ async def _partition_once(node: TieringNode, partition: TopicIdPartition) -> Non
         for segment in plan.segments:
             async with node.expiration_slots:
                 await delete_segment(node, segment)
+        if plan.write is PartitionDeleteState.FINISHED:
+            await _forget_topic(node, partition)  # before the record: nothing looks at the partition after it
         if plan.write is not None:
             await node.append(_deletion(node, partition, plan.write))
 

@@ -34,6 +34,7 @@ from blumfeld_storage_tiered.catalog.plans import (
 from blumfeld_storage_tiered.catalog.segment import RemoteSegment, SegmentState, TopicIdPartition
 from blumfeld_storage_tiered.logs.tiered_log import TieredLog
 from blumfeld_storage_tiered.objects.names import SegmentFile, partition_prefix
+from blumfeld_storage_tiered.objects.topics import TopicDescription
 from blumfeld_storage_tiered.tasks.deletion import FAILURES, TieringNode, delete_segment, update_of
 
 
@@ -59,6 +60,8 @@ class LedPartition:
         self._wake: Completion[None] = Completion.of(None)
         self._backoff_ms = 0.0
         self._is_first = True
+        self._stored_description: TopicDescription | None = None
+        """The description of the topic that the store has; ``None`` if that isn't known."""
         self._busy: set[bytes] = set()
         """Ids of segments that are being deleted beside the rounds."""
         self._sweep_at_ms = (
@@ -120,12 +123,14 @@ class LedPartition:
             self._is_first = False
         else:
             catalog = await self._node.ready(self._partition)
+        await self._describe_topic()
         if not self._log.config.remote_log_copy_disable:
             await self._copy_all(catalog)
         else:
             self.lag_segments = self.lag_bytes = 0
         await self._expire(catalog)
         if self._node.runtime.monotonic_ms() >= self._sweep_at_ms:
+            self._stored_description = None  # a leader before may have written it after this one
             self._sweep_at_ms = self._node.runtime.monotonic_ms() + self._node.sweep.interval_ms
             await self._sweep()
 
@@ -158,6 +163,14 @@ class LedPartition:
         if offset > log.log_start_offset:
             self._ends()
             self._node.partitions.advance_log_start(self._name, offset, self._leader_epoch)
+
+    async def _describe_topic(self) -> None:
+        """Keep the topic's description in the store as the topic is. The leader of its first partition does it."""
+        description = self._node.description(self._partition) if self._partition.partition == 0 else None
+        if description is not None and description != self._stored_description:
+            self._ends()
+            await self._node.topics.write(description)
+            self._stored_description = description
 
     # Copies
 

@@ -25,6 +25,7 @@ from blumfeld_storage_tiered.logs.remote_part import RemotePart
 from blumfeld_storage_tiered.logs.tiered_log import TieredLog
 from blumfeld_storage_tiered.metadata_topic.remote_log_metadata import RemoteLogMetadata
 from blumfeld_storage_tiered.objects.segments import SegmentObjects
+from blumfeld_storage_tiered.objects.topics import TopicDescription, TopicObjects, described
 from blumfeld_storage_tiered.objects.upload import SegmentUpload, Verify
 from blumfeld_storage_tiered.stores.claimed import ClaimedStore
 from blumfeld_storage_tiered.tasks.deletion import delete_partition, delete_segments, sleep
@@ -69,6 +70,7 @@ class Tiering:
         used_file = f"{composition.data_dir}/{USED_FILE}" if lasts else None
         self.store = ClaimedStore(runtime, store, shown, used_file)
         self.objects = SegmentObjects(runtime, self.store)
+        self.topics = TopicObjects(self.store)
         self.uploads: SegmentUpload
         """Made at the start, when the cluster's id is known."""
         config = composition.config
@@ -270,6 +272,10 @@ class Tiering:
     def _check_assigned(self, partition: TopicIdPartition) -> None:
         if not self.metadata.is_assigned(partition):
             raise BrokerError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{partition.topic} left this node")
+
+    def description(self, partition: TopicIdPartition) -> TopicDescription | None:
+        """As ``TieringNode.description``."""
+        return described(self._composition.metadata.image, partition)
 
     def append(self, change: Change) -> Completion[None]:
         """As ``TieringNode.append``."""
