@@ -108,3 +108,8 @@ def read_section(text: str, name: str, kind: type[_S], source: str, laid_over: M
     decoded = decode_section(given, kind, source, name, faults)
     faults.tell()
     return decoded
+
+
+def node_directory(directory: str, node_id: int) -> str:
+    """Returns the log directory of one of the nodes of ``nodes = N``: it lies below that of the manifest."""
+    return f"{directory.rstrip('/') or directory}/node-{node_id}"

@@ -66,6 +66,7 @@ class TestTieredStorage(TieringContract):
             data_dir="/data",
             local_partitions=self.leader,
             log=lambda _: events,
+            metadata=SimpleNamespace(image=SimpleNamespace(topics={})),
         )
         store, metadata = SimulatedStore(runtime, SimulatedBucket()), cast("Any", Metadata(runtime))
         self.tiering = Tiering(self.composition, store, metadata, 1 << 20, "memory")

@@ -21,6 +21,7 @@ from blumfeld.kernel.manifest.sections import (
     listener_sections,
 )
 from blumfeld.plugging.errors import Faults, Problem, shown
+from blumfeld.plugging.sections import node_directory
 
 PORT_STEP = 10
 """Each node's ports lie this far above those of the node before it."""
@@ -153,7 +154,7 @@ def _derived(manifest: Manifest, nth: int, addresses: Sequence[tuple[str, str]])
 
 def _node(node: NodeSection, nth: int, *, is_controller: bool) -> NodeSection:
     node_id = node.id + nth
-    below = [f"{path.rstrip('/') or path}/node-{node_id}" for path in node.directories]
+    below = [node_directory(path, node_id) for path in node.directories]
     one_directory = node.data_dirs is None
     return msgspec.structs.replace(
         node,

@@ -56,6 +56,8 @@ class RunningCluster:
         self._view = ClusterView()
         self._view.take(answer)
         self._topics = [topic.name for topic in answer.topics if topic.name is not None]
+        self.topic_ids = frozenset(topic.topic_id for topic in answer.topics)
+        """The ids of all topics."""
 
     def close(self) -> None:
         """Hang up."""

@@ -44,6 +44,8 @@ class TopicStanding(msgspec.Struct, kw_only=True):
     """Bytes of these that the store doesn't have, those of the active segments included."""
     lag_records: int | None = None
     """Records that the store doesn't have."""
+    described: bool = False
+    """The store has its settings: a restored cluster would have them again."""
 
 
 class Cost(msgspec.Struct, frozen=True):
@@ -58,11 +60,14 @@ class Cost(msgspec.Struct, frozen=True):
 
 
 def standings(
-    stored: Iterable[StoredSegment], ends: Mapping[tuple[str, int], PartitionEnds] | None
+    stored: Iterable[StoredSegment],
+    ends: Mapping[tuple[str, int], PartitionEnds] | None,
+    described: Iterable[str] = (),
 ) -> list[TopicStanding]:
     """Return the standing of each topic, by name.
 
     :param ends: the tiered partitions of the cluster, where it was asked
+    :param described: the topics whose descriptions the store has
     """
     topics: dict[str, TopicStanding] = {}
     doubled: dict[str, int] = {}
@@ -85,6 +90,8 @@ def standings(
         topic.local_bytes = (topic.local_bytes or 0) + partition_ends.local_bytes
         begin = max(partition_ends.copied_end_offset, partition_ends.local_start_offset)
         topic.lag_records = (topic.lag_records or 0) + partition_ends.log_end_offset - begin
+    for name in described:
+        topics.setdefault(name, TopicStanding(topic=name)).described = True
     for name, topic in topics.items():
         if topic.local_bytes is not None:
             topic.pending_bytes = max(0, topic.local_bytes - doubled.get(name, 0))

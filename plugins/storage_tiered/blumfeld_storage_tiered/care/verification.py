@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Collection, Mapping
 
 import msgspec
 
+from blumfeld.spi.object_store import ObjectNotFoundError
 from blumfeld_storage_tiered.catalog.segment import RemoteSegment, SegmentState, TopicIdPartition
 from blumfeld_storage_tiered.objects.manifest import SegmentCorruptError
 from blumfeld_storage_tiered.objects.names import partition_prefix
 from blumfeld_storage_tiered.objects.segments import SegmentObjects, StoredSegment
+from blumfeld_storage_tiered.objects.topics import StoredTopic, TopicObjects
 
 GRACE_MS = 3_600_000
 """Younger objects may belong to a copy that is under way."""
@@ -45,16 +47,22 @@ class StoreVerification:
     :param records: the segments that the metadata topic speaks of, by id, in any state; ``None`` if it isn't known.
         Each segment is held against its own manifest alone then, and an orphan is one that has none
     :param topic: the only one that is looked at; ``None``: all
+    :param topic_ids: the topics of the cluster; ``None`` if they aren't known
     """
 
     def __init__(
         self,
         objects: SegmentObjects,
+        descriptions: TopicObjects,
         now_ms: int,
         records: Mapping[bytes, RemoteSegment] | None = None,
         topic: str | None = None,
+        *,
+        topic_ids: Collection[bytes] | None = None,
     ) -> None:
         self._objects = objects
+        self._descriptions = descriptions
+        self._topic_ids = topic_ids
         self._now_ms = now_ms
         self._records = records
         self._topic = topic
@@ -79,6 +87,24 @@ class StoreVerification:
             if is_wanted and segment.segment_id not in self._seen and _is_finished(segment):
                 for finding in await self._verify(segment):
                     yield finding
+        async for described in self._descriptions.list():
+            if self._topic in (None, described.topic):
+                for finding in await self._look_at_description(described):
+                    yield finding
+
+    async def _look_at_description(self, described: StoredTopic) -> list[Finding]:
+        info = described.info
+        if self._topic_ids is not None and described.topic_id not in self._topic_ids:
+            if info.modified_ms + GRACE_MS > self._now_ms:
+                return []
+            return [Finding(info.key, ORPHANED, f"{info.size_bytes} bytes", "a topic of the cluster")]
+        try:
+            await self._descriptions.read(described.topic, described.topic_id)
+        except SegmentCorruptError as error:
+            return [Finding(error.key, ROTTEN, error.found, error.written)]
+        except ObjectNotFoundError:
+            pass  # its topic was deleted a moment ago
+        return []
 
     async def _look_at(self, stored: StoredSegment) -> list[Finding]:
         if self._records is not None:

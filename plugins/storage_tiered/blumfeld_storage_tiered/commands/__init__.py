@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import typer
 
-from blumfeld_storage_tiered.commands import status, verify
+from blumfeld_storage_tiered.commands import restore, status, verify
 
 app = typer.Typer(
     name="tiered",
-    help="What the object store of a tiered storage has: how much, what it costs, and whether it is whole.",
+    help="What the object store of a tiered storage has: how much, what it costs, is it whole; and a cluster from it.",
     no_args_is_help=True,
     add_completion=False,
 )
+app.command("restore")(restore.command)
 app.command("status")(status.command)
 app.command("verify")(verify.command)

@@ -6,7 +6,7 @@ import asyncio
 import os
 import sys
 import time
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, NamedTuple, TypeVar, cast
 
@@ -22,6 +22,7 @@ from blumfeld.spi.runtime import Runtime
 from blumfeld.wire.errors import PluginContractError
 from blumfeld.wire.primitives import DecodeError
 from blumfeld_storage_tiered.care.cluster import RunningCluster
+from blumfeld_storage_tiered.commands.files import CommandFiles
 from blumfeld_storage_tiered.options import Options
 from blumfeld_storage_tiered.stores.checking import MARKER, MARKER_BYTES_MAX, Marker
 from blumfeld_storage_tiered.stores.opening import AT, open_store
@@ -33,6 +34,7 @@ FAILED, BAD_MANIFEST = 1, 2
 """Exit statuses beside 0. A store or a broker that can't be asked ends with ``BAD_MANIFEST``, too: nothing is said of
 the segments."""
 PLUGIN = "storage_tiered"
+LOCAL = "storage_local"
 USED = "the store of a node that has started once"
 FAILURES = (
     ManifestError,
@@ -64,18 +66,10 @@ class OpenedStore(NamedTuple):
     """The cluster that it belongs to."""
 
 
-class _Files:
-    """The files of a command."""
-
-    def read_bytes(self, path: str) -> bytes:
-        with open(path, "rb") as file:
-            return file.read()
-
-
 class _CommandRuntime:
     """As much of a runtime as the reading of a store needs."""
 
-    files = _Files()
+    files = CommandFiles()
 
     def now_ms(self) -> int:
         return time.time_ns() // 1_000_000
@@ -84,20 +78,48 @@ class _CommandRuntime:
         return asyncio.to_thread(work, *args)
 
 
+def manifest_text(path: str) -> str:
+    """Return the text of a manifest.
+
+    :raises ManifestError: the file can't be read
+    """
+    try:
+        with open(path, encoding="utf-8") as file:
+            return file.read()
+    except (OSError, UnicodeDecodeError) as error:
+        raise ManifestError(path, [file_problem(error)]) from None
+
+
 def options_of(path: str) -> Options:
     """Return the options of the tiered storage in a manifest.
 
     :raises ManifestError: the file can't be read, is no manifest, or names another storage
     """
-    try:
-        with open(path, encoding="utf-8") as file:
-            text = file.read()
-    except (OSError, UnicodeDecodeError) as error:
-        raise ManifestError(path, [file_problem(error)]) from None
-    section = read_section(text, "storage", _StorageSection, path, {})
+    return decode_section(_storage(path).options, Options, path, "storage.options")
+
+
+def _storage(path: str) -> _StorageSection:
+    section = read_section(manifest_text(path), "storage", _StorageSection, path, {})
     if section.plugin != PLUGIN:
         raise ManifestError(path, [Problem("storage.plugin", f'"{section.plugin}"', f'"{PLUGIN}"')])
-    return decode_section(section.options, Options, path, "storage.options")
+    return section
+
+
+def same_store(paths: Sequence[str]) -> None:
+    """Check that the nodes of these manifests share a store and a metadata topic, and keep their logs where a restore
+    can write them.
+
+    :raises ManifestError: they don't
+    """
+    first = options_of(paths[0])
+    for path in paths:
+        options = options_of(path)
+        if options.local != LOCAL:
+            allowed = f'"{LOCAL}": a restore writes its files'
+            raise ManifestError(path, [Problem("storage.options.local", f'"{options.local}"', allowed)])
+        if (options.store, options.metadata_topic) != (first.store, first.metadata_topic):
+            mistake = f"{shown_url(options.store)}, or another metadata_topic"
+            raise ManifestError(path, [Problem(AT, mistake, f"as in {paths[0]}: {shown_url(first.store)}")])
 
 
 @asynccontextmanager

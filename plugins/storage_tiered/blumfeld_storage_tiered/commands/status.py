@@ -38,6 +38,7 @@ async def _status(manifest: str, bootstrap: str | None, *, as_json: bool) -> int
     from blumfeld_storage_tiered.care.standing import standings
     from blumfeld_storage_tiered.commands.opened import asked_cluster, opened_store
     from blumfeld_storage_tiered.objects.segments import SegmentObjects
+    from blumfeld_storage_tiered.objects.topics import TopicObjects
 
     async with opened_store(manifest) as opened:
         ends = None
@@ -46,7 +47,8 @@ async def _status(manifest: str, bootstrap: str | None, *, as_json: bool) -> int
             ends = cluster.ends()
             cluster.close()
         objects = SegmentObjects(opened.runtime, opened.store)
-        topics = standings([segment async for segment in objects.list_segments()], ends)
+        described = [topic.topic async for topic in TopicObjects(opened.store).list()]
+        topics = standings([segment async for segment in objects.list_segments()], ends, described)
         if as_json:
             for topic in topics:
                 typer.echo(msgspec.json.encode(topic).decode())
@@ -69,6 +71,8 @@ def _show(opened: OpenedStore, topics: Sequence[TopicStanding]) -> None:
         lag = "-" if topic.lag_records is None else str(topic.lag_records)
         sizes = bytes_text(topic.remote_bytes), known(topic.local_bytes), known(topic.pending_bytes)
         typer.echo(line.format(topic.topic, topic.segments, *sizes, lag))
+    if bare := [topic.topic for topic in topics if not topic.described]:
+        typer.echo(f"no description, so that a restore knows no settings of: {', '.join(bare)}")
     prices = opened.options.prices
     costs = cost(topics, prices)
     if any((prices.gb_month, prices.put_1000, prices.get_1000, prices.gb_out)):

@@ -34,15 +34,23 @@ async def _verify(manifest: str, topic: str | None, bootstrap: str | None, *, as
     from blumfeld_storage_tiered.care.verification import StoreVerification
     from blumfeld_storage_tiered.commands.opened import FAILED, asked_cluster, bytes_text, opened_store
     from blumfeld_storage_tiered.objects.segments import SegmentObjects
+    from blumfeld_storage_tiered.objects.topics import TopicObjects
 
     async with opened_store(manifest) as opened:
-        records = None
+        records = topic_ids = None
         if bootstrap is not None:
             cluster = asked_cluster(bootstrap, opened)
-            records = cluster.records()
+            records, topic_ids = cluster.records(), cluster.topic_ids
             cluster.close()
         objects = SegmentObjects(opened.runtime, opened.store)
-        verification = StoreVerification(objects, opened.runtime.now_ms(), records, topic)
+        verification = StoreVerification(
+            objects,
+            TopicObjects(opened.store),
+            opened.runtime.now_ms(),
+            records,
+            topic,
+            topic_ids=topic_ids,
+        )
         wrong = 0
         async for finding in verification.findings():
             wrong += 1

@@ -186,7 +186,7 @@ class TieredLog:
     def _save(self) -> None:
         # At once: the owner cuts the leader epochs at the start next. With an older start, a restarted node would look
         # for records in epochs that it doesn't know.
-        self.aux.write(START_FILE, _encoded(self.log_start_offset))
+        self.aux.write(START_FILE, encode_start(self.log_start_offset))
 
     # The rest
 
@@ -206,7 +206,8 @@ class TieredLog:
         self._left()
 
 
-def _encoded(offset: int) -> bytes:
+def encode_start(offset: int) -> bytes:
+    """Return the content of :data:`START_FILE`."""
     digits = str(offset).encode()
     return digits + b" %08x" % crc32c(digits)
 
@@ -218,7 +219,7 @@ def _offset_in(content: bytes) -> int:
     :raises OSError: the file has been changed
     """
     digits = content.partition(b" ")[0]
-    if content.strip() != b"0" and not (digits.isdigit() and content == _encoded(int(digits))):
+    if content.strip() != b"0" and not (digits.isdigit() and content == encode_start(int(digits))):
         allowed = "an offset and its CRC-32C, as they were written. Put them back, or write 0"
         raise OSError(f"{START_FILE}: found {content[:40]!r}; allowed: {allowed}")
     return int(digits.strip())

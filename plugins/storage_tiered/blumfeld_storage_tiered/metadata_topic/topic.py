@@ -33,6 +33,19 @@ class MetadataTopicSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=T
     min_isr: Annotated[int, msgspec.Meta(ge=1)] = 2
 
 
+def topic_settings(settings: MetadataTopicSettings, factor: int) -> dict[str, str]:
+    """Returns the settings that the topic has in the cluster.
+
+    :param factor: its replicas
+    """
+    return {
+        "cleanup.policy": "delete",
+        "retention.ms": str(settings.retention_ms),
+        "remote.storage.enable": "false",
+        "min.insync.replicas": str(min(settings.min_isr, factor)),
+    }
+
+
 class MetadataTopic:
     """Finds the topic in the image, and has the controller create it."""
 
@@ -84,12 +97,7 @@ class MetadataTopic:
                 self._say("the topic of remote log metadata was not created", reason)
 
     def _wanted(self, factor: int) -> CreatableTopic:
-        configs = {
-            "cleanup.policy": "delete",
-            "retention.ms": str(self._settings.retention_ms),
-            "remote.storage.enable": "false",
-            "min.insync.replicas": str(min(self._settings.min_isr, factor)),
-        }
+        configs = topic_settings(self._settings, factor)
         return CreatableTopic(
             name=REMOTE_LOG_METADATA_TOPIC,
             num_partitions=self._settings.num_partitions,

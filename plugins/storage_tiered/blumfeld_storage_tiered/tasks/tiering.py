@@ -27,6 +27,7 @@ from blumfeld_storage_tiered.metadata_topic.remote_log_metadata import RemoteLog
 from blumfeld_storage_tiered.objects.segments import SegmentObjects
 from blumfeld_storage_tiered.objects.topics import TopicDescription, TopicObjects, described
 from blumfeld_storage_tiered.objects.upload import SegmentUpload, Verify
+from blumfeld_storage_tiered.restore.under_way import check_restored
 from blumfeld_storage_tiered.stores.claimed import ClaimedStore
 from blumfeld_storage_tiered.tasks.deletion import delete_partition, delete_segments, sleep
 from blumfeld_storage_tiered.tasks.led_partition import LedPartition
@@ -106,8 +107,10 @@ class Tiering:
     async def start(self, cluster_id: str) -> None:
         """Check the store, and empty the cache. The broker doesn't serve yet.
 
-        :raises OSError: the store can't be used. One that can't be reached now is no reason: the node serves without it
+        :raises OSError: the store can't be used, or a restore of this node was interrupted. A store that can't be
+            reached now is no reason: the node serves without it
         """
+        check_restored(self.runtime.files, self._composition.data_dir)
         try:
             await self.store.claim(cluster_id)
         except StoreUnavailableError as error:

@@ -5,10 +5,17 @@ from __future__ import annotations
 import pytest
 
 from blumfeld_kit.fakes.object_store import SimulatedStore
-from blumfeld_storage_tiered.care.verification import GRACE_MS, Finding, StoreVerification
+from blumfeld_storage_tiered.care.verification import (
+    GRACE_MS,
+    ORPHANED,
+    ROTTEN,
+    Finding,
+    StoreVerification,
+)
 from blumfeld_storage_tiered.catalog.segment import RemoteSegment
 from blumfeld_storage_tiered.objects.names import SegmentFile, SegmentName, object_key
 from blumfeld_storage_tiered.objects.segments import SegmentObjects
+from blumfeld_storage_tiered.objects.topics import TopicObjects, topic_key
 from tests.plugins.storage_tiered.tiered_cluster import PARTITION, TieredCluster
 
 
@@ -28,9 +35,16 @@ def check(
     cluster: TieredCluster, topic: str | None = None, *, with_records: bool = True
 ) -> tuple[StoreVerification, list[Finding]]:
     runtime = cluster.leader.runtime
-    objects = SegmentObjects(runtime, SimulatedStore(runtime, cluster.bucket))
+    store = SimulatedStore(runtime, cluster.bucket)
     known = records(cluster) if with_records else None
-    verification = StoreVerification(objects, runtime.now_ms(), known, topic)
+    verification = StoreVerification(
+        SegmentObjects(runtime, store),
+        TopicObjects(store),
+        runtime.now_ms(),
+        known,
+        topic,
+        topic_ids={topic.topic_id for topic in cluster.topics.values()} if with_records else None,
+    )
 
     async def findings() -> list[Finding]:
         return [finding async for finding in verification.findings()]
@@ -111,3 +125,18 @@ def test_one_topic_can_be_checked_alone(cluster: TieredCluster) -> None:
     cluster.bucket.rot(key, 0)
     assert len(check(cluster, "ticks")[1]) == 1
     assert check(cluster, "tick")[1] == []
+
+
+@pytest.mark.parametrize("with_records", [True, False])
+def test_a_description_that_was_changed_is_rotten(cluster: TieredCluster, with_records: bool) -> None:
+    key = topic_key(PARTITION.topic, PARTITION.topic_id)
+    cluster.bucket.put(key, b"{}", cluster.leader.runtime)
+    assert found(cluster, with_records=with_records) == [(ROTTEN, key)]
+
+
+def test_a_description_of_a_topic_that_is_gone_is_an_orphan_once_it_is_old(cluster: TieredCluster) -> None:
+    key = topic_key(PARTITION.topic, PARTITION.topic_id)
+    cluster.is_topic_gone = True
+    assert found(cluster) == []
+    cluster.advance(GRACE_MS)
+    assert found(cluster) == [(ORPHANED, key)]
