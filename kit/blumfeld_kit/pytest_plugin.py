@@ -21,6 +21,7 @@ pytest.register_assert_rewrite(  # the name of a package covers its modules
     "blumfeld_kit.storage_contract",
     "blumfeld_kit.storage_driver",
     "blumfeld_kit.transport_contract",
+    "blumfeld_kit.zookeeper_contract",
 )
 
 _CONTRACTS = {
@@ -30,6 +31,7 @@ _CONTRACTS = {
     "blumfeld_kit.observer_contract": "blumfeld.spi.observer, docs/adr/0001-shape-of-the-house.md",
     "blumfeld_kit.storage_contract": "blumfeld.spi.storage, docs/write-a-storage.md",
     "blumfeld_kit.transport_contract": "blumfeld.spi.transport, docs/adr/0002-transport-contract.md",
+    "blumfeld_kit.zookeeper_contract": "blumfeld.spi.zookeeper, docs/adr/0047-zookeeper-mode.md",
 }
 """Module of a contract kit → the pages where a plug-in's author reads more about its contract."""
 _SIMULATED = "a storage that can be simulated"

@@ -120,6 +120,28 @@ Operation: TypeAlias = Create | Set | Delete | Check
 OperationResult: TypeAlias = str | NodeStat | None
 
 
+_HEADER_BYTES = 8
+_MULTI_HEADER_BYTES = 9
+
+
+def request_bytes(operations: Sequence[Operation], chroot: str = "", acl_bytes: int = 31) -> int:
+    """Return the bytes of a ``multi`` of these as the server counts them against ``jute.maxbuffer``.
+
+    :param acl_bytes: of the list that each creation carries; by default everybody may do everything
+    """
+    total = _HEADER_BYTES + _MULTI_HEADER_BYTES
+    for operation in operations:
+        total += _MULTI_HEADER_BYTES + 4 + len((chroot + operation.path).encode())
+        match operation:
+            case Create(data=data):
+                total += 4 + len(data) + acl_bytes + 4
+            case Set(data=data):
+                total += 4 + len(data) + 4
+            case _:
+                total += 4
+    return total
+
+
 class WatchKind(Enum):
     """The change that ended a watch."""
 
