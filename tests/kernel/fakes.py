@@ -147,7 +147,8 @@ class FakeConsensus(FakePart):
 class FakeTree(FakeConsensus):
     """Keeps the cluster's id itself."""
 
-    async def agreed_cluster_id(self, own: str | None) -> str:
+    async def agreed_cluster_id(self, own: str | None, *, is_formatted: bool) -> str:
+        assert not is_formatted
         JOURNAL(f"consensus agreed, {own} here")
         return "of-the-tree"
 

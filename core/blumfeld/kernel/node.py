@@ -18,7 +18,12 @@ from blumfeld.config.addresses import host_and_port
 from blumfeld.config.values import BrokerConfig, ConfigError
 from blumfeld.kernel.composing.composition import NodeComposition
 from blumfeld.kernel.composing.plan import Plan
-from blumfeld.kernel.identity import IdentityError, cluster_id_of, known_cluster_id
+from blumfeld.kernel.identity import (
+    IdentityError,
+    cluster_id_of,
+    formatted_directories,
+    known_cluster_id,
+)
 from blumfeld.kernel.manifest.kafka_config import keys_without_effect, transport_limits
 from blumfeld.kernel.runtime.real_files import absolute_path
 from blumfeld.kernel.watching.event_log import EventLogs
@@ -405,7 +410,8 @@ class Node:
         else:
             self._when_stopped("consensus", composition.metadata.stop)
             known = known_cluster_id(composition.runtime, directories, node.id, wanted)
-            composition.cluster_id = await keeper.agreed_cluster_id(known)
+            formatted = bool(formatted_directories(composition.runtime, directories))
+            composition.cluster_id = await keeper.agreed_cluster_id(known, is_formatted=formatted)
         await composition.storage.start(composition.cluster_id, node.id)
         self._when_stopped("storage", self._stop_storage)
 

@@ -64,10 +64,11 @@ class OnBehalf(msgspec.Struct, frozen=True):
 class ClusterIdKeeper(Protocol):
     """A consensus that keeps the cluster's id elsewhere than in the nodes' directories."""
 
-    async def agreed_cluster_id(self, own: str | None) -> str:
+    async def agreed_cluster_id(self, own: str | None, *, is_formatted: bool) -> str:
         """Return the cluster's id; called once, before the storage starts. A new cluster gets ``own``, or a new id.
 
         :param own: the id that the directories have, or the manifest names; ``None`` if neither does
+        :param is_formatted: the directories have it, so the node was in the cluster before
         :raises BrokerError: INCONSISTENT_CLUSTER_ID: ``own`` is another cluster's
         :raises OSError: it can't be asked
         """

@@ -77,6 +77,11 @@ class ControlRequests:
         self._controller_epoch = -1
         self._ready: Completion[None] = Completion()
 
+    @property
+    def controller_epoch(self) -> int:
+        """The latest that a push named; -1 before the first."""
+        return self._controller_epoch
+
     def begin(self) -> None:
         """The broker hosts replicas from now on. May be called again."""
         if not self._ready.done:

@@ -79,6 +79,21 @@ class NodeImage:
 
         return self.step(known)
 
+    def features(
+        self, version: int, records: Callable[[MetadataImage], Sequence[Message]]
+    ) -> Completion[None]:
+        """As :meth:`step`, for feature levels.
+
+        :param version: that of their znode, which is the image's ``features_epoch``
+        """
+
+        def levels(image: MetadataImage) -> Steps[Sequence[Message]]:
+            yield from ()
+            image.features_epoch = version
+            return records(image)
+
+        return self.step(levels)
+
     def stop(self) -> None:
         """Take no more steps. Those that wait fail with ``OSError``."""
         self._stopped = True

@@ -10,6 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from blumfeld.metadata.image.security_protocols import protocol_name
+from blumfeld.spi.cluster import Endpoint
 from blumfeld.spi.completion import Completion
 from blumfeld.spi.hooks import EventLog
 from blumfeld.spi.repeated_events import RepeatedEvents
@@ -29,13 +31,22 @@ from blumfeld.wire.messages.controlled_shutdown import ControlledShutdownRequest
 from blumfeld.wire.messages.metadata_records import BrokerEndpoint, RegisterBrokerRecord
 from blumfeld.wire.schema import Message
 from blumfeld_consensus_zk_compat.node.image import NodeImage
+from blumfeld_consensus_zk_compat.tree import paths
+from blumfeld_consensus_zk_compat.tree.forms import BrokerNode, encode_broker
+from blumfeld_consensus_zk_compat.tree.forms_topics import encode_log_dir_event
 
-BROKER_IDS = "/brokers/ids"
-LOG_DIR_EVENTS = "/log_dir_event_notification/log_dir_event_"
 RETRY_MS = 1_000
 """Pause before a registration is tried again that another session holds up, or that failed."""
 TOLD_MS = 500
 """Longest wait of a heartbeat's answer for the first pushes."""
+
+
+def znode(request: BrokerRegistrationRequest, now_ms: int) -> bytes:
+    """The content of a broker's znode. It supports no features: Kafka with a ZooKeeper has none to finalize."""
+    endpoints = tuple(
+        Endpoint(at.name, at.host, at.port, protocol_name(at.security_protocol)) for at in request.listeners
+    )
+    return encode_broker(BrokerNode(endpoints=endpoints, rack=request.rack, timestamp_ms=now_ms))
 
 
 class BrokerLife:
@@ -59,7 +70,7 @@ class BrokerLife:
     ) -> None:
         self.broker_epoch = -1
         """The ``czxid`` of this process's znode in the present session, or the last one."""
-        self._path = f"{BROKER_IDS}/{node_id}"
+        self._path = paths.broker(node_id)
         self._node_id = node_id
         self._runtime = runtime
         self._events = events
@@ -86,6 +97,13 @@ class BrokerLife:
         self._zookeeper = zookeeper
         if self.broker_epoch >= 0:
             self._register_again()
+
+    def session_ended(self) -> None:
+        """The session is over: this process has no znode until the next one."""
+        self._zookeeper = None
+        if self._retry is not None:
+            self._retry.cancel()
+            self._retry = None
 
     def stop(self) -> None:
         """Register no more."""
@@ -245,7 +263,6 @@ class BrokerLife:
         if self._zookeeper is None:
             answer.fail(BrokerError(ErrorCode.NOT_CONTROLLER))
             return answer
-        content = b'{"version":1,"broker":%d,"event":1}' % self._node_id
 
         def written(done: Completion[str]) -> None:
             if done.error is not None:
@@ -254,7 +271,8 @@ class BrokerLife:
             self._told_directories |= lost
             answer.complete(BrokerHeartbeatResponse(is_caught_up=True, is_fenced=False))
 
-        self._zookeeper.create(LOG_DIR_EVENTS, content, sequential=True).when_done(written)
+        path, content = f"{paths.LOG_DIR_EVENTS}/log_dir_event_", encode_log_dir_event(self._node_id)
+        self._zookeeper.create(path, content, sequential=True).when_done(written)
         return answer
 
     def _shut_down(self, request: BrokerHeartbeatRequest, timeout_ms: float) -> Completion[Message]:

@@ -81,6 +81,12 @@ class ControllerPushes:
         for channel in self._channels.values():
             channel.brokers_changed()
 
+    def resend(self, broker_id: int) -> None:
+        """As ``Pushes.resend``."""
+        channel = self._channels.get(broker_id)
+        if channel is not None:
+            channel.send_all()
+
     def stop_replicas(
         self, broker_id: int, partitions: Sequence[TopicPartition], *, delete: bool
     ) -> Completion[dict[TopicPartition, ErrorCode]]:

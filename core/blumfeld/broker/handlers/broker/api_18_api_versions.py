@@ -64,8 +64,10 @@ def answer(ports: Ports, kind: str, version: int) -> ApiVersionsResponse:
     quorum = ports.quorum()
     if quorum is not None:  # the voters' records hold it, not the image (KIP-853)
         levels["kraft.version"] = quorum.kraft_version
-    ranges = dict(SUPPORTED_FEATURES)
-    ranges.update({f.name: (f.min_level, f.max_level) for f in ports.features})
+    ranges: dict[str, tuple[int, int]] = {}
+    if ports.controller.forwards:  # what Kafka with a ZooKeeper could finalize, no Kafka ever had
+        ranges |= SUPPORTED_FEATURES
+        ranges.update({f.name: (f.min_level, f.max_level) for f in ports.features})
     return ApiVersionsResponse(
         api_keys=[
             ApiVersion(api_key=key, min_version=low, max_version=high)

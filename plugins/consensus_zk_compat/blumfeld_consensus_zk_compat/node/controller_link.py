@@ -1,0 +1,86 @@
+"""What this node asks the controller for, wherever it is: on its broker listener, again until the time is over."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import msgspec
+
+from blumfeld.spi.completion import Completion
+from blumfeld.spi.runtime import Runtime, Timer
+from blumfeld.wire.errors import BrokerError, ErrorCode
+from blumfeld.wire.first_error import first_error
+from blumfeld.wire.schema import Message
+
+RETRY_MS = 50
+"""Pause before the controller is asked again that refused, or couldn't be reached."""
+
+AskController = Callable[[Message, float], Completion[Message] | None]
+"""(request, timeout in ms) → the answer of the controller that is known now; ``None`` if none is."""
+
+
+class _Asked(msgspec.Struct, eq=False):
+    command: Message
+    deadline_ms: float
+    answer: Completion[Message]
+    limit: Timer
+    retry: Timer | None = None
+
+
+class ControllerLink:
+    """Asks for the node itself. A client's command is never passed on: the client finds the controller."""
+
+    def __init__(self, runtime: Runtime, ask: AskController) -> None:
+        self._runtime = runtime
+        self._ask_once = ask
+        self._waiting: dict[_Asked, None] = {}
+
+    def ask(self, command: Message, timeout_ms: float) -> Completion[Message]:
+        """Ask until there is an answer. Fails with ``BrokerError``: REQUEST_TIMED_OUT, or what the controller said."""
+        limit = self._runtime.call_later(timeout_ms, lambda: self._expire(asked))
+        asked = _Asked(command, self._runtime.monotonic_ms() + timeout_ms, Completion(), limit)
+        self._waiting[asked] = None
+        self._try(asked)
+        return asked.answer
+
+    def stop(self) -> None:
+        """Ask no more. What waits gets NOT_CONTROLLER."""
+        for asked in list(self._waiting):
+            self._fail(asked, BrokerError(ErrorCode.NOT_CONTROLLER))
+
+    def _try(self, asked: _Asked) -> None:
+        asked.retry = None
+        sent = self._ask_once(asked.command, max(asked.deadline_ms - self._runtime.monotonic_ms(), 1.0))
+        if sent is None:
+            self._later(asked)
+        else:
+            sent.when_done(lambda done: self._answered(asked, done))
+
+    def _answered(self, asked: _Asked, done: Completion[Message]) -> None:
+        if asked.answer.done:
+            return
+        error = done.error
+        if isinstance(error, BrokerError) and error.code != ErrorCode.NOT_CONTROLLER:
+            self._fail(asked, error)
+        elif error is not None or first_error(done.result()) == ErrorCode.NOT_CONTROLLER:
+            self._later(asked)
+        else:
+            self._forget(asked)
+            asked.answer.complete(done.result())
+
+    def _later(self, asked: _Asked) -> None:
+        asked.retry = self._runtime.call_later(RETRY_MS, lambda: self._try(asked))
+
+    def _expire(self, asked: _Asked) -> None:
+        self._fail(asked, BrokerError(ErrorCode.REQUEST_TIMED_OUT, "no controller answered in time"))
+
+    def _fail(self, asked: _Asked, error: BrokerError) -> None:
+        self._forget(asked)
+        if not asked.answer.done:
+            asked.answer.fail(error)
+
+    def _forget(self, asked: _Asked) -> None:
+        self._waiting.pop(asked, None)
+        asked.limit.cancel()
+        if asked.retry is not None:
+            asked.retry.cancel()

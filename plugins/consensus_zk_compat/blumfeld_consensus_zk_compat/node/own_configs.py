@@ -1,0 +1,104 @@
+"""Configurations that a client changes at this node: decided here, and written under the version of their znode.
+
+Any node of a cluster with a ZooKeeper writes them, as in Kafka 3.9. The controller hears of it as every node does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+
+from blumfeld.config.values import BrokerConfig
+from blumfeld.metadata.controller import command_for
+from blumfeld.metadata.decision import ControllerState, Moment
+from blumfeld.metadata.sessions import BrokerSessions
+from blumfeld.spi.cluster import BROKER_RESOURCE, TOPIC_RESOURCE
+from blumfeld.spi.zookeeper import (
+    BadVersionError,
+    NodeExistsError,
+    NoNodeError,
+    ZooKeeper,
+    ZooKeeperError,
+)
+from blumfeld.wire.errors import BrokerError, ErrorCode
+from blumfeld.wire.messages.metadata_records import ConfigRecord
+from blumfeld.wire.schema import Message
+from blumfeld_consensus_zk_compat.node.configuration import entity_step
+from blumfeld_consensus_zk_compat.node.image import NodeImage
+from blumfeld_consensus_zk_compat.tree import paths
+from blumfeld_consensus_zk_compat.tree.forms_configs import config_entity, decode_config
+from blumfeld_consensus_zk_compat.tree.writing import config_operations
+
+COMMANDS = frozenset({"AlterConfigsRequest", "IncrementalAlterConfigsRequest"})
+ATTEMPTS = 5
+"""Writes of one entity that others may be faster with."""
+
+
+async def alter_configs(
+    command: Message,
+    *,
+    zookeeper: ZooKeeper,
+    image: NodeImage,
+    config: BrokerConfig,
+    moment: Callable[[], Moment],
+) -> Message:
+    """Decide, write, and answer when the image has it.
+
+    :raises BrokerError: INVALID_REQUEST: a tree has no such resource; NOT_CONTROLLER (retriable): no server is
+        reached, and what is written isn't known; INVALID_UPDATE_VERSION: others wrote it again and again
+    """
+    decide = command_for(type(command).__name__)
+    assert decide is not None
+    state = ControllerState(image=image.image, config=config, features={}, sessions=BrokerSessions(0))
+    decision = decide(state, command, moment())
+    records: list[Message] = list(decision.records)
+    while decision.rest is not None:
+        decision = decision.rest(state, moment())
+        records += decision.records
+    try:
+        for entity, changes in _by_entity(records).items():
+            values = await _written(zookeeper, entity, changes)
+            await image.step(partial(entity_step, entity, values))
+    except BadVersionError as error:
+        raise BrokerError(ErrorCode.INVALID_UPDATE_VERSION, str(error)) from error
+    except ZooKeeperError as error:
+        raise BrokerError(ErrorCode.NOT_CONTROLLER, str(error)) from error
+    return decision.response
+
+
+def _by_entity(records: Sequence[Message]) -> dict[str, list[ConfigRecord]]:
+    by_entity: dict[str, list[ConfigRecord]] = {}
+    for record in records:
+        assert isinstance(record, ConfigRecord)
+        if record.resource_type not in (TOPIC_RESOURCE, BROKER_RESOURCE):
+            raise BrokerError(
+                ErrorCode.INVALID_REQUEST,
+                f"a ZooKeeper keeps no configuration of resource type {record.resource_type}; allowed: topics "
+                f"({TOPIC_RESOURCE}) and brokers ({BROKER_RESOURCE})",
+            )
+        entity = config_entity(record.resource_type, record.resource_name)
+        by_entity.setdefault(entity, []).append(record)
+    return by_entity
+
+
+async def _written(zookeeper: ZooKeeper, entity: str, changes: Sequence[ConfigRecord]) -> dict[str, str]:
+    path = paths.config(entity)
+    for _ in range(ATTEMPTS):
+        values: dict[str, str] = {}
+        version = None
+        try:
+            node = await zookeeper.get(path)
+            values, version = dict(decode_config(path, node.data)), node.stat.version
+        except NoNodeError:
+            pass
+        for record in changes:
+            if record.value is None:
+                values.pop(record.name, None)
+            else:
+                values[record.name] = record.value
+        try:
+            await zookeeper.multi(config_operations(entity, values, version))
+        except (BadVersionError, NodeExistsError, NoNodeError):
+            continue
+        return values
+    raise BadVersionError(path, "others wrote it again and again")
