@@ -6,6 +6,7 @@ import json
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from confluent_kafka import Message, Producer, TopicPartition
@@ -23,6 +24,7 @@ from tests.plugins.storage_tiered.restore.lost_cluster import (
     produce,
 )
 
+COMMITTED: dict[str, Any] = {"isolation.level": "read_committed"}
 VALUES = [b"%d:" % number + bytes(100_000) for number in range(25)]
 
 
@@ -119,17 +121,17 @@ def test_transactions_that_ended_in_copied_segments_are_as_they_were_and_one_wit
         create(broker, "ticks", segment_bytes=str(1 << 20))
         kept = transactions(broker, count)
         end = await_local_segments(lost.data_dir / "ticks-0")
-        before = consume(broker, "ticks", 0, end, **{"isolation.level": "read_committed"})
+        before = consume(broker, "ticks", 0, end, **COMMITTED)
     lost.lose_disk()
     said = lost.restore()
     open_ = [ended for ended in kept if ended[0][0] < end <= ended[-1][0] + 1]
     assert ("open transaction: ticks-0-" in said) or not open_
     cut = {offset for ended in open_ for offset, _ in ended}
     with lost.broker() as broker:
-        found = consume(broker, "ticks", 0, end, **{"isolation.level": "read_committed"})
+        found = consume(broker, "ticks", 0, end, **COMMITTED)
         assert found == [record for record in before if record[0] < end and record[0] not in cut]
         again = [record for ended in transactions(broker, 4) for record in ended]
-        found = consume(broker, "ticks", end, again[-1][0] + 1, **{"isolation.level": "read_committed"})
+        found = consume(broker, "ticks", end, again[-1][0] + 1, **COMMITTED)
         assert found == again
 
 
