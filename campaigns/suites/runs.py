@@ -15,7 +15,6 @@ from rich.markup import escape
 from blumfeld.testing.cluster import LOOPBACK, node_places
 from blumfeld.testing.process import NodeError
 from blumfeld_kit.cluster import REPLICAS, REPLICATED, Cluster
-from campaigns.clients.client import NO_REBALANCE_DELAY
 from campaigns.cluster.contenders import KAFKA, OURS, Contender, contenders_of, this_build
 from campaigns.every_topic_tiered.nodes import add_tiered_option, tiered_settings, told
 from campaigns.figures import save
@@ -100,7 +99,7 @@ def _contenders(
         return [None]
     tiered = tiered_settings(folder, given.tiered) if given.tiered else ()
     asked = (_setting(name, value) for name, value in configs.items())
-    ours = this_build(settings=(NO_REBALANCE_DELAY, *REPLICATED, *asked, *tiered, *given.set))
+    ours = this_build(settings=(*REPLICATED, *asked, *tiered, *given.set))
     return list(contenders_of(given.only.split(","), ours, given.peer, configs))
 
 

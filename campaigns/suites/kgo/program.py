@@ -38,7 +38,7 @@ class KgoSuite:
     """
 
     title = "kgo's own tests"
-    configs: Mapping[str, str] = {}
+    configs: Mapping[str, str] = {"group.initial.rebalance.delay.ms": "0"}
 
     def __init__(self, given: argparse.Namespace) -> None:
         self._go, self._folder = _ready()

@@ -73,6 +73,8 @@ class RdkafkaSuite:
         self.version = _version_of(self._source)
         self.configs: Mapping[str, str] = {
             "num.partitions": "4",
+            # The default. 0113 counts on it: all members of a new group are in its first generation.
+            "group.initial.rebalance.delay.ms": "3000",
             "broker.rack": "RACK{id}",
             "replica.selector.class": "org.apache.kafka.common.replica.RackAwareReplicaSelector",
             "auto.create.topics.enable": str(given.scenario == "default").lower(),
