@@ -41,6 +41,11 @@ class Pushes(Protocol):
         """Its registration is gone: close its channel, forget what waits."""
         ...
 
+    def resend(self, broker_id: int) -> None:
+        """Send everything once more to a broker that is there. It may have lost a log directory: its answer to
+        LeaderAndIsr tells which replicas are offline."""
+        ...
+
     def stop_replicas(
         self, broker_id: int, partitions: Sequence[TopicPartition], *, delete: bool
     ) -> Completion[dict[TopicPartition, ErrorCode]]:

@@ -80,6 +80,10 @@ class PartitionIndex:
         """
         return self._in_sync.get(broker_id, {})
 
+    def members(self) -> list[int]:
+        """Returns the brokers that lead a partition, or would change one by leaving its ISR."""
+        return sorted((self._led.keys() | self._in_sync.keys()) - {NO_LEADER})
+
     def eligible(self, broker_id: int) -> Mapping[Chunk, int]:
         """Returns the partitions that have the broker in their ELR (KIP-966), and those that :meth:`in_sync` leaves
         out: the broker is the only ISR member of a partition without a leader. No partition is in both sets.

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
+from msgspec.structs import replace
+
 from blumfeld.metadata.decision import ControllerDecision, ControllerState, Moment
 from blumfeld.metadata.image.cluster_image import MetadataImage
 from blumfeld.metadata.image.partition_index import NO_LEADER, Sweep, all_of, along
@@ -47,21 +49,15 @@ gave it one. The first state makes it 0, the version of a new znode.
 def broker_came(
     state: ControllerState, _moment: Moment, *, registration: RegisterBrokerRecord
 ) -> ControllerDecision:
-    """Register a broker, whose replicas are all well until it says otherwise, and elect leaders where there are none.
+    """Register a broker. Leaders are elected behind it, by :func:`elect_left_over`.
 
     A registration of the same epoch is the same process with other listeners.
     """
     known = state.image.brokers.get(registration.broker_id)
-    records: list[Message] = [registration]
-    if known is not None and known.epoch == registration.broker_epoch:
-        records = [_same_shutdown(registration, shuts_down=known.in_controlled_shutdown)]
-        return ControllerDecision(records, NO_RESPONSE, atomic=False)
-    return ControllerDecision(records, NO_RESPONSE, atomic=False, rest=elect_left_over)
-
-
-def _same_shutdown(registration: RegisterBrokerRecord, *, shuts_down: bool) -> RegisterBrokerRecord:
-    registration.in_controlled_shutdown = shuts_down
-    return registration
+    same = known is not None and known.epoch == registration.broker_epoch
+    shuts_down = known is not None and same and known.in_controlled_shutdown
+    record = replace(registration, in_controlled_shutdown=shuts_down)
+    return ControllerDecision([record], NO_RESPONSE, atomic=False)
 
 
 def broker_went(
@@ -80,6 +76,82 @@ def broker_went(
     moved, ahead = without_broker(state, broker_id)
     rest = None if ahead is None else partial(broker_went, broker_id=broker_id, broker_epoch=broker_epoch)
     return ControllerDecision([*records, *moved], NO_RESPONSE, atomic=False, rest=rest)
+
+
+def brokers_went_before(state: ControllerState, _moment: Moment) -> ControllerDecision:
+    """Take every broker that isn't registered out of leaderships and ISRs: it went while there was no controller, or an
+    earlier one did not come to its end. A take-over calls it when all registrations are replayed.
+    """
+    for broker_id in state.image.index.members():
+        if broker_id not in state.image.brokers:
+            records, _ = without_broker(state, broker_id)
+            if records:
+                return ControllerDecision(records, NO_RESPONSE, atomic=False, rest=brokers_went_before)
+    return ControllerDecision([], NO_RESPONSE, atomic=False)
+
+
+def end_reassignments(
+    state: ControllerState, _moment: Moment, *, names: Sequence[str] | None = None
+) -> ControllerDecision:
+    """End the reassignments whose ISR has all that is needed. A leader that got that ISR from an earlier controller
+    asks for no other, so nothing else would end them.
+
+    :param names: topics that are still to be looked at; ``None`` for all
+    """
+    names = tuple(state.image.topics) if names is None else names
+    records: list[Message] = []
+    broker_config = state.image.broker_config(state.config)
+    usable = active_in(state.image)
+    looks = done = 0
+    while done < len(names) and looks < SLICE_LOOKS and len(records) < SLICE_RECORDS:
+        topic = state.image.topics.get(names[done])
+        done += 1
+        for partition in () if topic is None else topic.partitions.values():
+            looks += 1
+            if topic is not None and (partition.adding_replicas or partition.removing_replicas):
+                config = state.image.topic_config(topic.name, broker_config)
+                change = partition_change(state, topic, partition, config, usable, election=Election.ONLINE)
+                record = change.record()
+                if record is not None and (change.adding, change.removing) == ([], []):
+                    records.append(record)
+    rest = partial(end_reassignments, names=names[done:]) if done < len(names) else None
+    return ControllerDecision(records, NO_RESPONSE, atomic=False, rest=rest)
+
+
+def first_states_open(
+    state: ControllerState, _moment: Moment, *, partitions: Sequence[TopicPartition]
+) -> ControllerDecision:
+    """Leave it open which replicas of partitions without a state are in sync: nothing was written to them, so any live
+    ones are. The tree has nothing of this.
+    """
+    records: list[Message] = []
+    for at in partitions:
+        topic = state.image.topics[at.topic]
+        record = partition_record(topic, topic.partitions[at.partition])
+        record.isr = []
+        records.append(record)
+    return ControllerDecision(records, NO_RESPONSE, atomic=False)
+
+
+def states_read(
+    state: ControllerState, _moment: Moment, *, states: Mapping[TopicPartition, PartitionImage]
+) -> ControllerDecision:
+    """Take over states that a leader has written by itself, as Kafka before 2.7 does."""
+    records: list[Message] = []
+    for at, read in states.items():
+        topic = state.image.topics.get(at.topic)
+        known = None if topic is None else topic.partitions.get(at.partition)
+        # An older version was read before a write of ours.
+        if topic is not None and known is not None and known.partition_epoch < read.partition_epoch:
+            newer = replace(
+                known,
+                leader=read.leader,
+                isr=read.isr,
+                leader_epoch=read.leader_epoch,
+                partition_epoch=read.partition_epoch,
+            )
+            records.append(partition_record(topic, newer))
+    return ControllerDecision(records, NO_RESPONSE, atomic=False)
 
 
 def elect_left_over(
@@ -215,6 +287,8 @@ def replicas_failed(
 
     A tree has no directories, so the next controller hears of them when it asks the broker to take its roles.
     """
+    if broker_id not in state.image.brokers:
+        return ControllerDecision([], NO_RESPONSE, atomic=False)
     records: list[Message] = []
     broker_config = state.image.broker_config(state.config)
     usable = active_in(state.image)

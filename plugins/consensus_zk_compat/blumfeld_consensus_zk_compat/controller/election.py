@@ -8,6 +8,7 @@ the controller checks it.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, TypeVar
 
 import msgspec
@@ -34,12 +35,18 @@ from blumfeld.spi.zookeeper import (
     ZooKeeper,
     ZooKeeperError,
 )
+from blumfeld_consensus_zk_compat.tree.forms import (
+    ControllerNode,
+    TreeError,
+    decode_controller,
+    decode_epoch,
+    encode_controller,
+    encode_epoch,
+)
+from blumfeld_consensus_zk_compat.tree.paths import CONTROLLER, CONTROLLER_EPOCH, MIGRATION
 
 T = TypeVar("T")
 
-CONTROLLER = "/controller"
-CONTROLLER_EPOCH = "/controller_epoch"
-MIGRATION = "/migration"
 RETRY_MS = 1_000
 """Pause before the next attempt after an error that no event will follow."""
 
@@ -50,16 +57,6 @@ class Elected(msgspec.Struct, frozen=True):
     id: ControllerId
     epoch_version: int
     """Version of ``/controller_epoch``, for the check of each write."""
-
-
-class ControllerNode(msgspec.Struct, frozen=True):
-    """The content of ``/controller``, as Kafka 3.9 writes it."""
-
-    brokerid: int
-    timestamp: str = ""
-    version: int = 2
-    kraftControllerEpoch: int = -1  # noqa: N815 - Kafka's name
-    """0 or more: a controller of KRaft has taken the cluster over (KIP-866)."""
 
 
 class Election:
@@ -96,6 +93,7 @@ class Election:
         self._reason: str | None = None
         """Why no election is held, as it was told last."""
         self._retry: Timer | None = None
+        self._stands_from_ms = 0.0
         self._turn = 0
         """The number of the look whose answers count: those of an earlier look are late."""
 
@@ -111,14 +109,41 @@ class Election:
         if self._retry is not None:
             self._retry.cancel()
 
-    def give_up(self) -> None:
-        """Delete our own ``/controller``, then stand again with the others."""
+    def give_up(self, pause_ms: float = 0.0) -> None:
+        """Delete our own ``/controller``, then stand again with the others.
+
+        :param pause_ms: how long the others have before this node stands again
+        """
         elected, self._elected = self._elected, None
         if elected is None:
             return
         self._turn += 1
+        self._stands_from_ms = self._runtime.monotonic_ms() + pause_ms
         delete: list[Operation] = [Check(CONTROLLER_EPOCH, elected.epoch_version), Delete(CONTROLLER)]
         self._zookeeper.multi(delete).when_done(self._then(self._look_behind))
+
+    def resign(self) -> Completion[None]:
+        """Delete our own ``/controller``, and stand no more. Completes when it is gone, or can't be deleted."""
+        elected = self._elected
+        self.stop()
+        gone: Completion[None] = Completion()
+        if elected is None:
+            gone.complete(None)
+        else:
+            delete: list[Operation] = [Check(CONTROLLER_EPOCH, elected.epoch_version), Delete(CONTROLLER)]
+            self._zookeeper.multi(delete).when_done(lambda _: gone.complete(None))
+        return gone
+
+    def verify(self) -> None:
+        """Look whether another node was elected: a broker has said so."""
+        if self._elected is not None:
+            self._zookeeper.get(CONTROLLER_EPOCH).when_done(partial(self._verified, self._elected))
+
+    def _verified(self, elected: Elected, done: Completion[Node]) -> None:
+        later = done.error is None and done.result().stat.version != elected.epoch_version
+        if later and elected is self._elected:
+            self._lose()
+            self._look()
 
     def state_changed(self, state: SessionState) -> None:
         """The session has another state."""
@@ -163,26 +188,30 @@ class Election:
 
     def _found(self, node: Node) -> None:
         try:
-            controller = msgspec.json.decode(node.data, type=ControllerNode)
-        except msgspec.DecodeError as error:
+            controller = decode_controller(CONTROLLER, node.data)
+        except TreeError as error:
             self._lose()
-            self._refuse(f"{CONTROLLER}: found {node.data!r}, which names no controller: {error}")
+            self._refuse(str(error))
             return
         own = node.stat.ephemeral_owner == self._zookeeper.session_id != 0
         if own and self._elected is not None:
             return
         self._lose()
-        if controller.kraftControllerEpoch >= 0:
-            self._refuse(f"/controller is held by KRaft controller {controller.brokerid}")
+        if controller.kraft_controller_epoch >= 0:
+            self._refuse(f"/controller is held by KRaft controller {controller.broker_id}")
         elif own:
             # The answer to our election was lost, or we gave up and our deletion was: which, no one knows any more.
             self._zookeeper.delete(CONTROLLER, node.stat.version).when_done(self._then(self._look_behind))
         else:
-            self._seen(controller.brokerid)
+            self._seen(controller.broker_id)
 
     # Standing for election
 
     def _stand(self) -> None:
+        pause_ms = self._stands_from_ms - self._runtime.monotonic_ms()
+        if pause_ms > 0:
+            self._later(pause_ms)
+            return
         self._zookeeper.exists(MIGRATION).when_done(self._then(self._migration_seen))
 
     def _migration_seen(self, done: Completion[NodeStat | None]) -> None:
@@ -197,26 +226,25 @@ class Election:
 
     def _epoch_read(self, done: Completion[Node]) -> None:
         if isinstance(done.error, NoNodeError):
-            self._zookeeper.create(CONTROLLER_EPOCH, b"0").when_done(self._then(self._look_behind))
+            self._zookeeper.create(CONTROLLER_EPOCH, encode_epoch(0)).when_done(self._then(self._look_behind))
         elif done.error is not None:
             self._failed(done.error)
         else:
             node = done.result()
             try:
-                epoch = msgspec.json.decode(node.data, type=int) + 1
-            except msgspec.DecodeError:
-                self._refuse(f"{CONTROLLER_EPOCH}: found {node.data!r}; allowed: a number")
+                epoch = decode_epoch(CONTROLLER_EPOCH, node.data) + 1
+            except TreeError as error:
+                self._refuse(str(error))
                 self._later()
                 return
             self._run(Elected(ControllerId(self._node_id, epoch), node.stat.version + 1))
 
     def _run(self, elected: Elected) -> None:
-        node = ControllerNode(self._node_id, str(self._runtime.now_ms()))
-        epoch = str(elected.id.epoch).encode()
+        node = encode_controller(ControllerNode(self._node_id, self._runtime.now_ms()))
         election = self._zookeeper.multi(
             [
-                Create(CONTROLLER, msgspec.json.encode(node), ephemeral=True),
-                Set(CONTROLLER_EPOCH, epoch, elected.epoch_version - 1),
+                Create(CONTROLLER, node, ephemeral=True),
+                Set(CONTROLLER_EPOCH, encode_epoch(elected.id.epoch), elected.epoch_version - 1),
             ]
         )
         election.when_done(self._then(lambda done: self._ended(elected, done.error)))
@@ -263,5 +291,5 @@ class Election:
             self._reason = reason
             self._refused(reason)
 
-    def _later(self) -> None:
-        self._retry = self._runtime.call_later(RETRY_MS, self._look)
+    def _later(self, pause_ms: float = RETRY_MS) -> None:
+        self._retry = self._runtime.call_later(pause_ms, self._look)

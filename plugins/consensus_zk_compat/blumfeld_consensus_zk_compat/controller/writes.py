@@ -8,12 +8,15 @@ from collections.abc import Callable, Sequence
 from blumfeld.spi.completion import Completion
 from blumfeld.spi.zookeeper import (
     BadVersionError,
+    NodeExistsError,
+    NoNodeError,
+    NotEmptyError,
     Operation,
     OperationResult,
     SessionExpiredError,
     ZooKeeper,
 )
-from blumfeld_consensus_zk_compat.controller.election import CONTROLLER_EPOCH
+from blumfeld_consensus_zk_compat.tree.paths import CONTROLLER_EPOCH
 
 UNDER_WAY_MAX = 64
 """Requests that are sent and not answered, before large decisions wait for answers."""
@@ -33,15 +36,16 @@ class Writes:
     """Sends without waiting for answers: one session's requests take effect in order.
 
     :param failed: is told of the first write that failed. Nothing behind it is reported as written
+    :param fenced: is told of each write that was refused because another controller was elected, or the session was
+        over; also after :meth:`stop`
     """
 
-    def __init__(self, zookeeper: ZooKeeper, failed: Callable[[BaseException], None]) -> None:
-        self.fenced = 0
-        """Writes that were refused because this controller's time was over: another one was elected, or the session
-        had ended.
-        """
+    def __init__(
+        self, zookeeper: ZooKeeper, failed: Callable[[BaseException], None], fenced: Callable[[], None]
+    ) -> None:
         self._zookeeper = zookeeper
         self._failed = failed
+        self._fenced = fenced
         self._sent: deque[_Sent] = deque()
         self._under_way = 0
         self._stopped = False
@@ -57,6 +61,26 @@ class Writes:
             self._under_way += 1
             self._zookeeper.multi(operations).when_done(lambda done: self._answered(sent, done))
         self._go_on()
+
+    def apart(self, operations: Sequence[Operation]) -> Completion[None]:
+        """Send one ``multi`` that no change waits for. Completes when the tree has it, fails if it lacks a node. Any
+        other failure ends this controller.
+        """
+        outcome: Completion[None] = Completion()
+
+        def answered(done: Completion[tuple[OperationResult, ...]]) -> None:
+            error = done.error
+            if error is None:
+                outcome.complete(None)
+                return
+            self._note(error)
+            if not isinstance(error, NoNodeError | NotEmptyError | NodeExistsError) and not self._stopped:
+                self.stop()
+                self._failed(error)
+            outcome.fail(error)
+
+        self._zookeeper.multi(operations).when_done(answered)
+        return outcome
 
     @property
     def room(self) -> Completion[None] | None:
@@ -77,7 +101,7 @@ class Writes:
         self._under_way -= 1
         error = done.error
         if error is not None:
-            self.fenced += is_fencing(error)
+            self._note(error)
             if not self._stopped:
                 self.stop()
                 self._failed(error)
@@ -96,9 +120,8 @@ class Writes:
         if room is not None:
             room.complete(None)
 
-
-def is_fencing(error: BaseException) -> bool:
-    """Whether a write failed because the controller that sent it is one no more."""
-    if isinstance(error, BadVersionError):
-        return error.path == CONTROLLER_EPOCH
-    return isinstance(error, SessionExpiredError)
+    def _note(self, error: BaseException) -> None:
+        if isinstance(error, BadVersionError) and error.path != CONTROLLER_EPOCH:
+            return
+        if isinstance(error, BadVersionError | SessionExpiredError):
+            self._fenced()

@@ -96,7 +96,8 @@ class Batch:
                 continue
             if told(step, broker_id):
                 earlier = self.leads.get(key)
-                is_new = step.before is None or (earlier is not None and earlier.is_new)
+                had_state = step.before is not None and step.before.partition_epoch >= 0
+                is_new = not had_state or (earlier is not None and earlier.is_new)
                 self.leads[key] = Placed(step.topic, step.topic_id, after, is_new=is_new)
             self.shows[key] = Placed(step.topic, step.topic_id, after)
 

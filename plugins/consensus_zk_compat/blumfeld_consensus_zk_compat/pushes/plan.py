@@ -12,6 +12,7 @@ from typing import NamedTuple
 import msgspec
 
 from blumfeld.metadata.image.cluster_image import MetadataImage
+from blumfeld.metadata.partitions.directories import LOST_DIRECTORY, directory_of
 from blumfeld.spi.cluster import PartitionImage, TopicImage
 from blumfeld.spi.consensus import Controller as ControllerId
 from blumfeld.spi.storage import TopicPartition
@@ -139,7 +140,9 @@ def hosted(topics: TreeTopics, broker_id: int | None) -> Iterator[Placed | None]
             looks += 1
             if not looks % LOOKS:
                 yield None
-            if topic is not None and (broker_id is None or broker_id in image.replicas):
+            # Without a state in the tree it has no leader epoch to tell: its first state comes as a change.
+            has_state = image.partition_epoch >= 0
+            if topic is not None and has_state and (broker_id is None or broker_id in image.replicas):
                 yield Placed(name, topic.topic_id, image)
 
 
@@ -194,7 +197,7 @@ def update_metadata(sender: Sender, placed: Sequence[Placed], live: LiveBrokers)
                 isr=list(image.isr),
                 zk_version=image.partition_epoch,
                 replicas=list(image.replicas),
-                offline_replicas=[replica for replica in image.replicas if replica not in live.ids],
+                offline_replicas=[replica for replica in image.replicas if _is_offline(image, replica, live)],
             )
         )
     return UpdateMetadataRequest(
@@ -204,6 +207,12 @@ def update_metadata(sender: Sender, placed: Sequence[Placed], live: LiveBrokers)
         topic_states=list(topics.values()),
         live_brokers=live.brokers,
     )
+
+
+def _is_offline(image: PartitionImage, replica: int, live: LiveBrokers) -> bool:
+    if replica not in live.ids:
+        return True
+    return bool(image.directories) and directory_of(image, replica) == LOST_DIRECTORY
 
 
 def stop_replica(sender: Sender, stops: Iterable[tuple[TopicPartition, Stop]]) -> StopReplicaRequest:

@@ -54,6 +54,7 @@ def test_a_broker_leaves_many_partitions_in_parts() -> None:
 def test_a_broker_that_comes_leads_what_only_it_has_whole() -> None:
     cluster = Decided([2], topic("t", (-1, [1], [1, 2]), (-1, [3], [3, 2])))
     cluster.carry_out(partial(broker_came, registration=registration(1)))
+    cluster.carry_out(elect_left_over)
     assert [cluster.partition("t", n).leader for n in range(2)] == [1, -1]
 
 

@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from blumfeld.metadata.image.cluster_image import MetadataImage
 from blumfeld.metadata.image.step import ImageStep
+from blumfeld.metadata.partitions.directories import LOST_DIRECTORY
 from blumfeld.spi.completion import Completion
 from blumfeld.spi.consensus import Controller
 from blumfeld.spi.storage import TopicPartition
@@ -385,3 +386,32 @@ def test_a_large_set_goes_in_slices(brokers: Brokers, monkeypatch: pytest.Monkey
     assert [len(leads(m)) for m in messages if leads(m)] == [4, 4, 2]
     assert [index for _, index, _, _ in leads(*messages)] == list(range(10))
     assert [index for _, index, _ in shows(*messages)] == list(range(10))
+
+
+def test_a_broker_that_lost_a_disk_is_sent_its_replicas_again(brokers: Brokers) -> None:
+    brokers.begin(small())
+    brokers.take(2)
+    brokers.pushes.resend(2)
+    brokers.pushes.resend(9)
+    brokers.runtime.run_turn()
+    assert leads(*brokers.take(2)) == [("orders", 0, 0, False), ("orders", 1, 0, False)]
+
+
+def test_a_partition_without_a_state_is_told_of_when_it_has_one(brokers: Brokers) -> None:
+    bare = partition(TRADES, 0, (1, 2), leader=-1, isr=[], leader_epoch=-1, partition_epoch=-1)
+    image = image_of(broker(1), broker(2), TopicRecord(name="trades", topic_id=TRADES), bare)
+    brokers.begin(image)
+    assert shows(*brokers.take(2)) == []
+    brokers.commit(changed(image, "trades", 0, leader=2, isr=(2,), leader_epoch=0, partition_epoch=0))
+    assert leads(*brokers.take(2)) == [("trades", 0, 0, True)]
+
+
+def test_a_replica_on_a_lost_disk_is_shown_offline(brokers: Brokers) -> None:
+    image = small()
+    brokers.begin(image)
+    lost = (bytes(16), LOST_DIRECTORY)
+    brokers.commit(changed(image, "orders", 0, isr=(1,), directories=lost, partition_epoch=1))
+    [message] = [m for m in brokers.take(3) if isinstance(m, UpdateMetadataRequest)]
+    assert [state.offline_replicas for topic in message.topic_states for state in topic.partition_states] == [
+        [2]
+    ]

@@ -7,13 +7,9 @@ from random import Random
 import pytest
 
 from blumfeld.log.checkpoints import MetaProperties, decode_offsets, encode_meta_properties
-from blumfeld.log.leader_epochs import LeaderEpochCache
-from blumfeld.log.producers.end_marker import EndMarker, end_marker_of
-from blumfeld.log.producers.snapshot import ProducerEntry, encode_snapshot
 from blumfeld.metadata.image.bootstrap import bootstrap_checkpoint
 from blumfeld.metadata.image.checkpoint import decode_checkpoint
 from blumfeld.metadata.image.records import image_of
-from blumfeld.spi.leader_epochs import EpochEntry
 from blumfeld.spi.storage import TopicPartition
 from blumfeld.wire.batches.record_batch import split_batches
 from blumfeld_kit.fakes.runtime import FakeRuntime
@@ -114,26 +110,6 @@ def test_each_log_begins_at_the_remote_end_with_its_state() -> None:
     assert f"{folder}/partition.metadata" in there
     starts = decode_offsets(there[f"{folder.rpartition('/')[0]}/log-start-offset-checkpoint"], "")
     assert starts[TopicPartition("ticks", 1)] == 10
-
-
-def test_a_transaction_whose_marker_was_not_copied_is_aborted_at_the_remote_end() -> None:
-    found = partition_of((0, 12))
-    producer = ProducerEntry(producer_id=5, epoch=3, coordinator_epoch=7, txn_first_offset=9)
-    found.producers = encode_snapshot([ProducerEntry(producer_id=4), producer])
-    plan = planned(found_topic(found, described=description(partitions=1)), brokers=(1,))
-    assert [finding.kind for finding in plan.findings] == ["open transaction"]
-    runtime = formatted(FakeRuntime(1), place("/one"))
-    restore_node(runtime.files, plan, restored_node(runtime.files, place("/one"), "cluster"))
-    (marker,) = split_batches(memoryview(runtime.files.read_bytes("/one/ticks-0/00000000000000000012.log")))
-    assert (marker.base_offset, marker.producer_id, marker.producer_epoch) == (12, 5, 3)
-    assert end_marker_of(marker) == EndMarker(committed=False, coordinator_epoch=7)
-    epoch = marker.partition_leader_epoch
-    epochs = LeaderEpochCache.decode(runtime.files.read_bytes("/one/ticks-0/leader-epoch-checkpoint"))
-    assert epochs.entries[-1] == EpochEntry(epoch, 12)
-    assert epoch == plan.topics[0].partitions[0].leader_epoch
-    for name, offset in (("log-start-offset", 12), ("replication-offset", 13), ("recovery-point-offset", 13)):
-        offsets = decode_offsets(runtime.files.read_bytes(f"/one/{name}-checkpoint"), name)
-        assert offsets[TopicPartition("ticks", 0)] == offset
 
 
 def test_the_metadata_topic_knows_every_segment() -> None:

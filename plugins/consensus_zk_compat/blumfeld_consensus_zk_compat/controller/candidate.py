@@ -1,0 +1,197 @@
+"""This node's part in the elections of one session, and its term while it is elected."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from blumfeld.config.values import BrokerConfig
+from blumfeld.metadata.image.sections import NO_SECTIONS, SectionKinds
+from blumfeld.spi.completion import Completion
+from blumfeld.spi.consensus import Controller as ControllerId
+from blumfeld.spi.hooks import EventLog, Feature
+from blumfeld.spi.image_sections import ControllerCommand
+from blumfeld.spi.runtime import Runtime, Task
+from blumfeld.spi.scheduler import Lane
+from blumfeld.spi.zookeeper import BadVersionError, Check, Delete, SessionState, ZooKeeper, ZooKeeperError
+from blumfeld.wire.errors import BrokerError, ErrorCode
+from blumfeld.wire.schema import Message
+from blumfeld_consensus_zk_compat.controller.election import Elected, Election
+from blumfeld_consensus_zk_compat.controller.term import MakePushes, Term
+from blumfeld_consensus_zk_compat.tree import paths
+from blumfeld_consensus_zk_compat.tree.forms import TreeError
+from blumfeld_consensus_zk_compat.tree.loading import Loaded, loaded
+from blumfeld_consensus_zk_compat.tree.writing import TreeWriter
+
+SHORT_TERM_MS = 10_000
+PAUSE_MS = 1_000
+"""How long others may stand alone after a term that ended early: another node may fare better."""
+
+
+class Candidate:
+    """Made → begun → stopped, for one session.
+
+    :param chroot: of the session: "" or ``/kafka``
+    :param seen: is told of each controller's broker id that is seen, ``None`` if there is none
+    :param refused: is told why no election is held: the cluster belongs to KRaft
+    """
+
+    def __init__(
+        self,
+        *,
+        zookeeper: ZooKeeper,
+        runtime: Runtime,
+        events: EventLog,
+        node_id: int,
+        config: BrokerConfig,
+        make_pushes: MakePushes,
+        seen: Callable[[int | None], None],
+        refused: Callable[[str], None],
+        chroot: str = "",
+        features: Sequence[Feature] = (),
+        commands: Sequence[ControllerCommand] = (),
+        section_kinds: SectionKinds = NO_SECTIONS,
+    ) -> None:
+        self._zookeeper = zookeeper
+        self._runtime = runtime
+        self._events = events
+        self._config = config
+        self._make_pushes = make_pushes
+        self._chroot = chroot
+        self._features = features
+        self._commands = commands
+        self._section_kinds = section_kinds
+        self._election = Election(
+            zookeeper=zookeeper,
+            runtime=runtime,
+            events=events,
+            node_id=node_id,
+            won=self._won,
+            lost=self._lost,
+            seen=seen,
+            refused=refused,
+        )
+        self._taking_over: Task | None = None
+        self._term: Term | None = None
+        self._won_ms = 0.0
+        self.elections_won = 0
+        self.fenced_writes = 0
+        """Writes that were refused because another controller was elected, or the session was over."""
+
+    @property
+    def controller(self) -> ControllerId | None:
+        """This node, while it is the controller and has loaded the tree."""
+        return None if self._term is None else self._term.active.id
+
+    @property
+    def term(self) -> Term | None:
+        """The term of this node, once it has loaded the tree."""
+        return self._term
+
+    def begin(self) -> None:
+        """Stand for election from now on. The session is connected."""
+        self._zookeeper.on_state(self._state_changed)
+        self._election.begin()
+
+    def submit(self, command: Message, reply: Completion[Message]) -> None:
+        """As ``ControllerAtWork.submit``."""
+        if self._term is None:
+            reply.fail(BrokerError(ErrorCode.NOT_CONTROLLER))
+        else:
+            self._term.active.submit(command, reply)
+
+    async def resign(self) -> None:
+        """Decide no more, give ``/controller`` up and stand no more."""
+        self._end_term()
+        await self._election.resign()
+
+    def stop(self) -> None:
+        """Decide no more and stand no more. ``/controller`` goes with the session."""
+        self._end_term()
+        self._election.stop()
+
+    def _state_changed(self, state: SessionState) -> None:
+        if self._term is not None and state is not SessionState.EXPIRED:
+            if state is SessionState.SUSPENDED:
+                self._term.active.suspend()
+            else:
+                self._term.active.resume()
+        self._election.state_changed(state)
+
+    # Terms
+
+    def _won(self, elected: Elected) -> None:
+        self._end_term()
+        self.elections_won += 1
+        self._won_ms = self._runtime.monotonic_ms()
+        name = f"take over as controller {elected.id.epoch}"
+        self._taking_over = self._runtime.spawn(self._take_over(elected), name)
+
+    def _lost(self) -> None:
+        self._events.warning("this node is the controller no more")
+        self._end_term()
+
+    def _end_term(self) -> None:
+        if self._taking_over is not None:
+            self._taking_over.cancel()
+            self._taking_over = None
+        term, self._term = self._term, None
+        if term is not None:
+            term.stop()
+
+    async def _take_over(self, elected: Elected) -> None:
+        try:
+            tree = await self._load(elected)
+        except (ZooKeeperError, TreeError) as error:
+            self._taking_over = None
+            self._events.error("the tree can't be taken over", error=str(error))
+            self._election.give_up(PAUSE_MS)
+            return
+        self._taking_over = None
+        term = self._term = Term(
+            elected=elected,
+            tree=tree,
+            zookeeper=self._zookeeper,
+            chroot=self._chroot,
+            runtime=self._runtime,
+            events=self._events,
+            config=self._config,
+            features=self._features,
+            commands=self._commands,
+            make_pushes=self._make_pushes,
+            stale=self._election.verify,
+            fenced=self._note_fenced,
+            dropped=self._dropped,
+        )
+        if self._zookeeper.state is SessionState.SUSPENDED:
+            term.active.suspend()
+        term.take_over()
+
+    async def _load(self, elected: Elected) -> Loaded:
+        """Load the tree, as often as it takes to have it in a form that can be controlled."""
+        while True:
+            steps = loaded(self._zookeeper, section_kinds=self._section_kinds)
+            tree = await self._runtime.scheduler.completed(Lane.METADATA, steps)
+            if tree.versions.controller_epoch != elected.epoch_version:
+                raise BadVersionError(paths.CONTROLLER_EPOCH, "another controller was elected")
+            if tree.without_id:
+                writer = TreeWriter(
+                    tree.versions, elected.id.epoch, self._zookeeper.request_bytes_max, self._chroot
+                )
+                ids = {name: self._runtime.new_uuid() for name in tree.without_id}
+                for multi in writer.topic_ids(tree.without_id, ids):
+                    await self._zookeeper.multi(multi)
+            elif tree.marked and not self._config.bool("delete.topic.enable"):
+                check = Check(paths.CONTROLLER_EPOCH, elected.epoch_version)
+                for topic in tree.marked:
+                    await self._zookeeper.multi([check, Delete(paths.deletion(topic.name))])
+            else:
+                return tree
+
+    def _dropped(self, error: BaseException) -> None:
+        self._term = None
+        self._events.warning("the controller gives up; the next one reads the tree", error=str(error))
+        lasted_ms = self._runtime.monotonic_ms() - self._won_ms
+        self._election.give_up(PAUSE_MS if lasted_ms < SHORT_TERM_MS else 0.0)
+
+    def _note_fenced(self) -> None:
+        self.fenced_writes += 1

@@ -1,0 +1,98 @@
+"""Nodes that the controller watches: each is read again whenever its watch ends."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import NamedTuple
+
+from blumfeld.spi.completion import Completion
+from blumfeld.spi.runtime import Runtime, Task
+from blumfeld.spi.zookeeper import ConnectionLostError, SessionExpiredError, Watch, WatchEvent
+from blumfeld.wire.messages.metadata_records import RegisterBrokerRecord
+
+RETRY_MS = 200
+"""Pause before a read is tried again after the connection was lost."""
+Read = Callable[[Watch], Awaitable[None]]
+"""Reads under this watch, and takes what it finds."""
+
+
+class WatchedNode:
+    """Reads at once, and again after each event, until it is stopped.
+
+    :param failed: is told of an error that no other attempt mends
+    :param pause_ms: pause behind an event, so that many of them are one read
+    """
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        name: str,
+        read: Read,
+        failed: Callable[[BaseException], None],
+        pause_ms: float = 0.0,
+    ) -> None:
+        self._runtime = runtime
+        self._read = read
+        self._failed = failed
+        self._pause_ms = pause_ms
+        self._changed: Completion[None] = Completion()
+        self._task: Task = runtime.spawn(self._follow(), f"watch {name}")
+
+    def stop(self) -> None:
+        """Read no more."""
+        self._task.cancel()
+
+    def _event(self, _: WatchEvent) -> None:
+        if not self._changed.done:
+            self._changed.complete(None)
+
+    async def _follow(self) -> None:
+        while True:
+            # Before the read: an event that comes while it is under way means another one.
+            self._changed = Completion()
+            try:
+                await self._read(self._event)
+            except SessionExpiredError:
+                return
+            except ConnectionLostError:
+                await self._pause(RETRY_MS)
+                continue
+            except Exception as error:
+                self._failed(error)
+                return
+            await self._changed
+            if self._pause_ms:
+                await self._pause(self._pause_ms)
+
+    async def _pause(self, pause_ms: float) -> None:
+        over: Completion[None] = Completion()
+        self._runtime.call_later(pause_ms, lambda: over.complete(None))
+        await over
+
+
+class BrokerNews(NamedTuple):
+    """The difference between two looks at ``/brokers/ids``."""
+
+    went: tuple[RegisterBrokerRecord, ...]
+    """Registrations that are gone, also where the id has another one by now."""
+    came: tuple[RegisterBrokerRecord, ...]
+    changed: tuple[RegisterBrokerRecord, ...]
+    """The same processes, with other listeners."""
+
+
+def broker_news(
+    known: Mapping[int, RegisterBrokerRecord], seen: Mapping[int, RegisterBrokerRecord]
+) -> BrokerNews:
+    """Compare two looks. Two registrations of one id are one only if they have the same epoch: between the looks the
+    process may have ended, and the next one have registered.
+    """
+
+    def is_there(registration: RegisterBrokerRecord, others: Mapping[int, RegisterBrokerRecord]) -> bool:
+        other = others.get(registration.broker_id)
+        return other is not None and other.broker_epoch == registration.broker_epoch
+
+    return BrokerNews(
+        tuple(one for one in known.values() if not is_there(one, seen)),
+        tuple(one for one in seen.values() if not is_there(one, known)),
+        tuple(one for one in seen.values() if is_there(one, known) and one != known[one.broker_id]),
+    )

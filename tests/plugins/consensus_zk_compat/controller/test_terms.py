@@ -1,0 +1,429 @@
+"""A controller's term on a simulated ZooKeeper: elections, take-overs, brokers, topics."""
+
+from __future__ import annotations
+
+import pytest
+
+from blumfeld.spi.zookeeper import Create
+from blumfeld.wire.errors import BrokerError, ErrorCode
+from blumfeld.wire.messages.alter_partition import (
+    AlterPartitionRequest,
+    AlterPartitionResponse,
+    RequestPartitionData,
+    RequestTopicData,
+)
+from blumfeld.wire.messages.alter_partition_reassignments import (
+    AlterPartitionReassignmentsRequest,
+    AlterPartitionReassignmentsResponse,
+    ReassignablePartition,
+    ReassignableTopic,
+)
+from blumfeld.wire.messages.controlled_shutdown import ControlledShutdownRequest, ControlledShutdownResponse
+from blumfeld.wire.messages.create_topics import CreateTopicsRequest
+from blumfeld_consensus_zk_compat.tree import paths
+from tests.plugins.consensus_zk_compat.controller.cluster import Cluster
+
+
+def alter_isr(cluster: Cluster, leader: int, *isr: int) -> int:
+    """The leader of t-0 asks for another ISR; the error."""
+    image = cluster.controller.image
+    partition = image.topics["t"].partitions[0]
+    wanted = RequestPartitionData(
+        partition_index=0,
+        leader_epoch=partition.leader_epoch,
+        new_isr=list(isr),
+        partition_epoch=partition.partition_epoch,
+    )
+    request = AlterPartitionRequest(
+        broker_id=leader,
+        broker_epoch=image.brokers[leader].epoch,
+        topics=[RequestTopicData(topic_id=image.topics["t"].topic_id, partitions=[wanted])],
+    )
+    response = cluster.ask(request, AlterPartitionResponse)
+    return response.error_code or response.topics[0].partitions[0].error_code
+
+
+def test_a_topic_is_in_the_tree_before_its_creator_hears_of_it() -> None:
+    cluster = Cluster()
+    node = cluster.begin()
+    assert cluster.create("t", [1, 2], [2, 3]) == ErrorCode.NONE
+    assert (cluster.state("t").leader, cluster.state("t", 1).leader) == (1, 2)
+    assert node.pushes is not None
+    assert [topic.name for change in node.pushes.changes for topic in change.topics_created] == ["t"]
+    cluster.check_image()
+
+
+def test_leaders_move_when_a_broker_goes_and_nothing_leads_on_it() -> None:
+    cluster = Cluster()
+    cluster.begin()
+    cluster.create("t", [1, 2], [2, 1])
+    cluster.create("alone", [1])
+    cluster.stop_broker(1)
+    cluster.advance()
+    assert [cluster.state("t", n).leader for n in range(2)] == [2, 2]
+    assert cluster.state("alone").leader == -1
+    cluster.check_image()
+    assert cluster.controller.pushes is not None
+    assert ("went", 1) in cluster.controller.pushes.calls
+    cluster.start_broker(1)
+    cluster.advance()
+    assert cluster.state("alone").leader == 1
+    assert ("came", 1) in cluster.controller.pushes.calls
+    cluster.check_image()
+
+
+def test_a_broker_that_registers_anew_between_two_looks_went_and_came() -> None:
+    cluster = Cluster()
+    cluster.begin()
+    cluster.create("t", [1, 2])
+    cluster.controller.session.slow_ms = 50.0
+    cluster.stop_broker(1)
+    cluster.start_broker(1)
+    cluster.advance(1_000)
+    assert cluster.state("t").leader == 2, "its new process may lack what the old one had"
+    assert cluster.controller.pushes is not None
+    calls = [call for call in cluster.controller.pushes.calls if call[0] in ("went", "came")]
+    assert calls == [("went", 1), ("came", 1)]
+
+
+def test_another_candidate_takes_over_when_the_controllers_session_is_over() -> None:
+    cluster = Cluster(nodes=2)
+    first = cluster.begin()
+    cluster.create("t", [1, 2])
+    cluster.zookeeper.expire(first.session.session_id)
+    cluster.stop_broker(1)
+    cluster.advance(1_000)
+    second = cluster.controller
+    assert second is not first
+    assert cluster.state("t").leader == 2
+    assert cluster.zookeeper.tree.get(paths.CONTROLLER_EPOCH).data == b"2"
+    cluster.check_image()
+
+
+def test_a_controller_that_resigns_hands_over() -> None:
+    cluster = Cluster(nodes=2)
+    first = cluster.begin()
+    first.runtime.run(first.candidate.resign())
+    cluster.advance(500)
+    assert cluster.controller is not first
+
+
+def test_the_mark_of_the_controllers_own_old_session_is_not_taken_for_an_election_won() -> None:
+    cluster = Cluster()
+    node = cluster.begin()
+    node.candidate.stop()
+    old = node.session
+    node.new_session()
+    node.begin()
+    cluster.advance(1_000)
+    assert not node.works
+    assert node.seen[-1] == 1
+    cluster.zookeeper.expire(old.session_id)
+    cluster.advance(1_000)
+    assert node.works
+    assert cluster.zookeeper.tree.get(paths.CONTROLLER_EPOCH).data == b"2"
+
+
+def test_an_election_whose_answer_is_lost_is_held_again() -> None:
+    cluster = Cluster()
+    for broker in (1, 2):
+        cluster.start_broker(broker)
+    node = cluster.nodes[0]
+    node.begin()
+    node.session.lose_answers(2)  # creation of /controller_epoch, election
+    cluster.advance(10_000)
+    assert node.works
+    stat = cluster.zookeeper.tree.get(paths.CONTROLLER).stat
+    assert stat.ephemeral_owner == node.session.session_id
+
+
+@pytest.mark.parametrize(
+    ("path", "data"),
+    [
+        (paths.CONTROLLER, b'{"version":2,"brokerid":3000,"timestamp":"1","kraftControllerEpoch":4}'),
+        (paths.MIGRATION, b'{"version":0,"kraft_controller_epoch":4}'),
+        (paths.CONTROLLER, b"not a controller"),
+        (paths.CONTROLLER_EPOCH, b"not a number"),
+    ],
+)
+def test_a_tree_that_belongs_to_kraft_or_to_nobody_is_not_controlled(path: str, data: bytes) -> None:
+    cluster = Cluster()
+    cluster.do(Create(path, data))
+    cluster.nodes[0].begin()
+    cluster.advance(5_000)
+    assert not cluster.nodes[0].works
+    [reason] = cluster.nodes[0].refused
+    assert path in reason
+    assert cluster.zookeeper.tree.get(path).data == data
+
+
+def test_a_command_to_a_node_that_is_not_the_controller_gets_not_controller() -> None:
+    cluster = Cluster(nodes=2)
+    cluster.begin()
+    [other] = [node for node in cluster.nodes if not node.works]
+    reply = other.ask(CreateTopicsRequest())
+    assert isinstance(reply.error, BrokerError)
+    assert reply.error.code == ErrorCode.NOT_CONTROLLER
+
+
+def test_a_suspended_controller_decides_nothing_until_it_is_connected() -> None:
+    cluster = Cluster()
+    node = cluster.begin()
+    cluster.create("t", [1, 2])
+    node.session.disconnect()
+    cluster.advance(1)
+    offset = node.image.offset
+    reply = node.ask(AlterPartitionRequest(broker_id=1, broker_epoch=-5))
+    assert not reply.done
+    assert node.image.offset == offset
+    cluster.advance(3_000)
+    assert isinstance(reply.result(), AlterPartitionResponse)
+    assert node.works
+
+
+def test_a_write_whose_answer_is_lost_ends_the_term_and_the_next_one_reads_the_tree() -> None:
+    cluster = Cluster()
+    node = cluster.begin()
+    cluster.create("t", [1, 2])
+    epoch = node.candidate.controller
+    node.session.lose_answers()
+    request = ControlledShutdownRequest(broker_id=1, broker_epoch=-1)
+    reply = node.ask(request)
+    cluster.advance(10_000)
+    assert isinstance(reply.error, BrokerError)
+    assert reply.error.code == ErrorCode.NOT_CONTROLLER
+    assert node.works
+    assert node.candidate.controller != epoch
+    cluster.check_image()
+
+
+def test_a_state_that_somebody_else_wrote_ends_the_term_and_is_respected() -> None:
+    cluster = Cluster()
+    cluster.begin()
+    cluster.create("t", [1, 2])
+    path = paths.state("t", 0)
+    data = cluster.zookeeper.tree.get(path).data
+
+    async def write() -> None:
+        await cluster.by_hand.set(path, data)
+
+    cluster.runtime.run(write())
+    cluster.stop_broker(1)
+    cluster.advance(3_000)
+    assert cluster.state("t").leader == 2
+    assert cluster.version("t") == 2
+    cluster.check_image()
+
+
+def test_a_topic_that_was_created_by_hand_gets_its_states() -> None:
+    cluster = Cluster()
+    cluster.begin()
+    cluster.do(Create(paths.topic("old"), b'{"version":1,"partitions":{"0":[1,2],"1":[2,3]}}'))
+    cluster.advance(5_000)
+    assert (cluster.state("old").leader, cluster.state("old", 1).leader) == (1, 2)
+    assert cluster.version("old") == 0
+    cluster.check_image()
+
+
+# Deletions
+
+
+def is_gone(cluster: Cluster, name: str = "t") -> bool:
+    left = [paths.topic(name), paths.config(f"topics/{name}"), paths.deletion(name)]
+    return not any(map(cluster.there, left))
+
+
+def test_a_deleted_topic_goes_from_the_brokers_and_then_from_the_tree() -> None:
+    cluster = Cluster()
+    node = cluster.begin()
+    cluster.create("t", [1, 2])
+    assert cluster.delete("t") == ErrorCode.NONE
+    cluster.advance()
+    assert is_gone(cluster)
+    assert node.pushes is not None
+    assert {call[1] for call in node.pushes.calls if call[0] == "stop" and call[3]} == {1, 2}
+    assert cluster.create("t", [1, 2]) == ErrorCode.NONE
+    cluster.check_image()
+
+
+def test_the_name_of_a_topic_that_goes_is_taken_until_its_last_replica_is_deleted() -> None:
+    cluster = Cluster()
+    cluster.begin()
+    cluster.create("t", [1, 2])
+    cluster.stop_broker(2)
+    cluster.advance()
+    cluster.delete("t")
+    cluster.advance(1_000)
+    assert cluster.there(paths.topic("t"))
+    assert cluster.there(paths.deletion("t"))
+    assert cluster.create("t", [1]) == ErrorCode.TOPIC_ALREADY_EXISTS
+    assert cluster.delete("t") == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    cluster.start_broker(2)
+    cluster.advance(1_000)
+    assert is_gone(cluster)
+    assert cluster.create("t", [1]) == ErrorCode.NONE
+
+
+def test_the_next_controller_goes_on_with_a_deletion() -> None:
+    cluster = Cluster(nodes=2)
+    first = cluster.begin()
+    cluster.create("t", [1, 2])
+    cluster.answer = lambda _, __: None
+    cluster.delete("t")
+    cluster.zookeeper.expire(first.session.session_id)
+    cluster.answer = lambda _, __: ErrorCode.NONE
+    cluster.advance(2_000)
+    second = cluster.controller
+    assert second.pushes is not None
+    assert [topic.name for change in second.pushes.changes for topic in change.topics_deleted] == ["t"]
+    assert is_gone(cluster)
+
+
+def test_a_configuration_that_another_node_wrote_goes_with_its_topic() -> None:
+    cluster = Cluster()
+    cluster.begin()
+    cluster.do(Create(paths.topic("t"), b'{"version":1,"partitions":{"0":[1,2]}}'))
+    cluster.advance(5_000)
+    cluster.do(Create(paths.config("topics/t"), b'{"version":1,"config":{}}'))
+    cluster.delete("t")
+    cluster.advance(500)
+    assert is_gone(cluster)
+
+
+def test_a_mark_that_was_made_by_hand_is_obeyed_and_one_of_no_topic_goes() -> None:
+    cluster = Cluster()
+    cluster.begin()
+    cluster.create("t", [1, 2])
+    cluster.do(Create(paths.deletion("t")), Create(paths.deletion("nothing")))
+    cluster.advance(1_000)
+    assert is_gone(cluster)
+    assert is_gone(cluster, "nothing")
+
+
+def test_marks_go_where_topics_may_not_be_deleted() -> None:
+    cluster = Cluster(config={"delete.topic.enable": "false"})
+    cluster.begin()
+    cluster.create("t", [1, 2])
+    cluster.do(Create(paths.deletion("t")))
+    cluster.advance(1_000)
+    assert not cluster.there(paths.deletion("t"))
+    assert cluster.there(paths.topic("t"))
+
+
+# Replicas
+
+
+def reassign(cluster: Cluster, *replicas: int) -> None:
+    partition = ReassignablePartition(partition_index=0, replicas=list(replicas))
+    request = AlterPartitionReassignmentsRequest(topics=[ReassignableTopic(name="t", partitions=[partition])])
+    response = cluster.ask(request, AlterPartitionReassignmentsResponse)
+    assert response.responses[0].partitions[0].error_code == ErrorCode.NONE
+
+
+def test_a_reassignment_begins_a_leader_epoch_and_ends_with_the_leaders_isr() -> None:
+    cluster = Cluster()
+    cluster.begin()
+    cluster.create("t", [1, 2])
+    reassign(cluster, 1, 3)
+    assert cluster.state("t").leader_epoch == 1
+    cluster.check_image()
+    assert alter_isr(cluster, 1, 1, 2, 3) == ErrorCode.NONE
+    cluster.check_image()
+    partition = cluster.controller.image.topics["t"].partitions[0]
+    assert partition.replicas == (1, 3)
+    assert partition.adding_replicas == partition.removing_replicas == ()
+    assert cluster.controller.pushes is not None
+    [last] = cluster.controller.pushes.changes[-1].partitions
+    assert last.before is not None
+    assert last.before.replicas == (1, 3, 2), "the pushes stop what is gone from there"
+
+
+def test_a_reassignment_asked_for_in_the_tree_is_carried_out_and_its_node_goes_at_the_end() -> None:
+    cluster = Cluster()
+    cluster.begin()
+    cluster.create("t", [1, 2])
+    data = b'{"version":1,"partitions":[{"topic":"t","partition":0,"replicas":[1,3]}]}'
+    cluster.do(Create(paths.REASSIGNMENTS, data))
+    cluster.advance(2_500)
+    assert cluster.there(paths.REASSIGNMENTS)
+    assert alter_isr(cluster, 1, 1, 2, 3) == ErrorCode.NONE
+    cluster.advance(2_500)
+    assert not cluster.there(paths.REASSIGNMENTS)
+    assert cluster.controller.image.topics["t"].partitions[0].replicas == (1, 3)
+
+
+def test_a_preferred_election_asked_for_in_the_tree_is_held() -> None:
+    cluster = Cluster(config={"auto.leader.rebalance.enable": "false"})
+    cluster.begin()
+    cluster.create("t", [1, 2])
+    cluster.stop_broker(1)
+    cluster.advance()
+    cluster.start_broker(1)
+    cluster.advance()
+    assert alter_isr(cluster, 2, 2, 1) == ErrorCode.NONE
+    cluster.do(Create(paths.PREFERRED_ELECTIONS, b'{"version":1,"partitions":[{"topic":"t","partition":0}]}'))
+    cluster.advance(500)
+    assert cluster.state("t").leader == 1
+    assert not cluster.there(paths.PREFERRED_ELECTIONS)
+
+
+def test_a_leader_of_an_earlier_process_changes_no_isr() -> None:
+    cluster = Cluster()
+    cluster.begin()
+    cluster.create("t", [1, 2])
+    request = AlterPartitionRequest(broker_id=1, broker_epoch=1)
+    assert cluster.ask(request, AlterPartitionResponse).error_code == ErrorCode.STALE_BROKER_EPOCH
+
+
+def test_an_isr_that_a_leader_wrote_by_itself_is_read_and_its_notification_goes() -> None:
+    cluster = Cluster()
+    cluster.begin()
+    cluster.create("t", [1, 2])
+    path = paths.state("t", 0)
+    data = cluster.zookeeper.tree.get(path).data.replace(b"[1,2]", b"[1]")
+
+    async def write() -> None:
+        await cluster.by_hand.set(path, data)
+
+    cluster.runtime.run(write())
+    note = b'{"version":1,"partitions":[{"topic":"t","partition":0}]}'
+    cluster.do(Create(f"{paths.ISR_CHANGES}/isr_change_", note, sequential=True))
+    cluster.advance(500)
+    assert cluster.controller.image.topics["t"].partitions[0].isr == (1,)
+    assert cluster.zookeeper.tree.children(paths.ISR_CHANGES) == ()
+    cluster.check_image()
+    assert alter_isr(cluster, 1, 1, 2) == ErrorCode.NONE
+
+
+def test_a_broker_that_lost_a_disk_is_asked_again_and_what_it_lost_is_led_elsewhere() -> None:
+    cluster = Cluster()
+    node = cluster.begin()
+    cluster.create("t", [1, 2])
+    event = b'{"version":1,"broker":1,"event":1}'
+    cluster.do(Create(f"{paths.LOG_DIR_EVENTS}/log_dir_event_", event, sequential=True))
+    cluster.advance(500)
+    assert node.pushes is not None
+    assert ("resend", 1) in node.pushes.calls
+    assert cluster.zookeeper.tree.children(paths.LOG_DIR_EVENTS) == ()
+    from blumfeld.spi.storage import TopicPartition
+
+    node.pushes.replica_failed(1, [TopicPartition("t", 0)])
+    cluster.advance()
+    assert (cluster.state("t").leader, cluster.state("t").isr) == (2, (2,))
+    cluster.check_image()
+
+
+def test_a_broker_shuts_down_in_order_and_is_told_what_it_still_leads() -> None:
+    cluster = Cluster()
+    node = cluster.begin()
+    cluster.create("t", [1, 2], [2, 1])
+    cluster.create("alone", [1])
+    request = ControlledShutdownRequest(broker_id=1, broker_epoch=node.image.brokers[1].epoch)
+    response = cluster.ask(request, ControlledShutdownResponse)
+    assert (response.error_code, response.remaining_partitions) == (ErrorCode.NONE, [])
+    assert [cluster.state("t", n).leader for n in range(2)] == [2, 2]
+    assert cluster.state("alone").leader == 1
+    assert node.pushes is not None
+    [stop] = [call for call in node.pushes.calls if call[0] == "stop"]
+    assert (stop[1], [at.partition for at in stop[2]], stop[3]) == (1, [1], False)
+    assert alter_isr(cluster, 2, 2, 1) == ErrorCode.INELIGIBLE_REPLICA
