@@ -124,7 +124,7 @@ _HEADER_BYTES = 8
 _MULTI_HEADER_BYTES = 9
 
 
-def request_bytes(operations: Sequence[Operation], chroot: str = "", acl_bytes: int = 31) -> int:
+def request_bytes(operations: Sequence[Operation], chroot: str = "", acl_bytes: int = 27) -> int:
     """Return the bytes of a ``multi`` of these as the server counts them against ``jute.maxbuffer``.
 
     :param acl_bytes: of the list that each creation carries; by default everybody may do everything
@@ -176,8 +176,12 @@ class SessionState(Enum):
 class ZooKeeper(Protocol):
     """One session. Paths begin with ``/`` and are relative to the chroot of the connect string.
 
-    Any completion may fail with ``ConnectionLostError``, ``SessionExpiredError`` or ``DeniedError``. Watches are
-    one-shot: the callback is called once, and not after :meth:`close`.
+    Any completion may fail with ``ConnectionLostError``, ``SessionExpiredError`` or ``DeniedError``, and none does so
+    inside of the call. Watches are one-shot: the callback is called once, and not after :meth:`close`.
+
+    When the connection goes, listeners are told SUSPENDED first; then what waits fails, in order; then each watch ends
+    with ``LOST``. A change whose answer was lost has taken place before the session is CONNECTED again, or does so
+    before any later request of it.
     """
 
     request_bytes_max: int
@@ -203,6 +207,8 @@ class ZooKeeper(Protocol):
 
         :raises TimeoutError: no server answered in time: what was tried is in the message
         :raises DeniedError: the authentication failed
+        :raises NoNodeError: the chroot isn't there, and was not to be created
+        :raises ZooKeeperError: the server can't be used: it is too old
         """
         ...
 

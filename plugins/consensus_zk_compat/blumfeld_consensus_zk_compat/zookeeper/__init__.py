@@ -1,1 +1,27 @@
-"""The edge: the client library of ZooKeeper, whose threads end here."""
+"""The edge: the client library of ZooKeeper, whose thread ends here."""
+
+from __future__ import annotations
+
+from blumfeld.spi.runtime import Runtime
+from blumfeld.spi.zookeeper import ZooKeeper
+from blumfeld_consensus_zk_compat.zookeeper.options import Access, ConnectString, Tls, parse_connect
+
+__all__ = ["Access", "ConnectString", "KazooMissingError", "Tls", "open_session", "parse_connect"]
+
+
+class KazooMissingError(Exception):
+    """The client library isn't installed."""
+
+
+def open_session(runtime: Runtime, access: Access) -> ZooKeeper:
+    """Return a session of a real ZooKeeper, which ``connect`` begins. Opens nothing.
+
+    :raises KazooMissingError: says what to install
+    """
+    try:
+        from blumfeld_consensus_zk_compat.zookeeper.kazoo_session import KazooZooKeeper
+    except ModuleNotFoundError as error:
+        raise KazooMissingError(
+            f"the client of ZooKeeper isn't installed ({error.name}): pip install 'blumfeld[zk]'"
+        ) from error
+    return KazooZooKeeper(runtime, access)

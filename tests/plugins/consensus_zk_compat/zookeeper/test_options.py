@@ -1,0 +1,86 @@
+"""A connect string has servers and a chroot; new nodes get Kafka's access lists; a missing client library says so."""
+
+from __future__ import annotations
+
+import sys
+
+import pytest
+from kazoo.security import Permissions
+
+from blumfeld.spi.zookeeper import Create, request_bytes
+from blumfeld_consensus_zk_compat.zookeeper import (
+    Access,
+    ConnectString,
+    KazooMissingError,
+    open_session,
+    parse_connect,
+)
+from blumfeld_consensus_zk_compat.zookeeper.acls import Acls
+from blumfeld_kit.fakes.runtime import FakeRuntime
+
+
+@pytest.mark.parametrize(
+    ("connect", "servers", "chroot"),
+    [
+        ("a:2181", "a:2181", ""),
+        ("a", "a", ""),
+        ("a:1,b.example:2/", "a:1,b.example:2", ""),
+        ("a:1, b:2/kafka", "a:1, b:2", "/kafka"),
+        ("[::1]:2181,10.0.0.1:2/x/y/", "[::1]:2181,10.0.0.1:2", "/x/y"),
+    ],
+)
+def test_a_connect_string_has_servers_and_a_chroot(connect: str, servers: str, chroot: str) -> None:
+    assert parse_connect(connect) == ConnectString(servers, chroot)
+
+
+@pytest.mark.parametrize(
+    "connect", ["", "/x", "a:", "a:b", "a:1,,b:2", "a:1//x", "a:1/x//y", "a:1/..", "::1", "a b"]
+)
+def test_a_connect_string_that_cannot_be_used_says_why(connect: str) -> None:
+    with pytest.raises(ValueError, match=r"is no (HOST:PORT|path of a znode)"):
+        parse_connect(connect)
+
+
+def test_without_set_acl_everybody_may_do_everything() -> None:
+    (acl,) = Acls(secure=False).of("/config/users/alice")
+    assert (acl.perms, acl.id.scheme, acl.id.id) == (Permissions.ALL, "world", "anyone")
+
+
+@pytest.mark.parametrize(
+    ("path", "readable"),
+    [
+        ("/brokers/ids/1", True),
+        ("/config/users", False),
+        ("/config/users/alice", False),
+        ("/config/usersx", True),
+    ],
+)
+def test_with_set_acl_only_the_creator_writes_and_secrets_are_his_own(path: str, readable: bool) -> None:
+    acls = {(acl.id.scheme, acl.perms) for acl in Acls(secure=True).of(path)}
+    assert acls == {("auth", Permissions.ALL)} | ({("world", Permissions.READ)} if readable else set())
+
+
+def test_old_consumers_write_where_they_did() -> None:
+    assert [acl.perms for acl in Acls(secure=True).of("/consumers")] == [Permissions.ALL]
+
+
+@pytest.mark.parametrize("secure", [False, True])
+def test_the_size_of_a_request_is_counted_as_kazoo_writes_it(secure: bool) -> None:
+    from kazoo.protocol.serialization import Create as KazooCreate
+    from kazoo.protocol.serialization import Transaction
+
+    acls = Acls(secure=secure)
+    path, data = "/brokers/topics/\u00e4", b"data"
+    written = Transaction([KazooCreate(f"/chroot{path}", data, acls.of(path), 0)] * 3).serialize()
+    counted = request_bytes([Create(path, data)] * 3, "/chroot", acls.bytes_max)
+    assert counted == 8 + len(written)
+
+
+def test_a_missing_client_library_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in [
+        name for name in sys.modules if name.partition(".")[0] == "kazoo" or name.endswith(".kazoo_session")
+    ]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "kazoo", None)
+    with pytest.raises(KazooMissingError, match=r"pip install 'blumfeld\[zk\]'"):
+        open_session(FakeRuntime(1), Access(servers="127.0.0.1:2181"))
