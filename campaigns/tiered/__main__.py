@@ -1,6 +1,6 @@
 """``python -m campaigns tiered``: hurt nodes with tiered storage under load; exit 1 on any loss.
 
-Parts: ``full-disk``, ``kills``. ``--only PART`` runs some of them.
+Parts: ``full-disk``, ``kills``, ``history``. ``--only PART`` runs some of them.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from campaigns.cluster.disks import NoDisksError
 from campaigns.figures import save, table
 from campaigns.terminal import console_of, print_wrong, refused
 from campaigns.tiered.full_disk import DiskReport, fill_disks
+from campaigns.tiered.history import History
 from campaigns.tiered.kills import KillReport, Kills
 
 
@@ -42,10 +43,11 @@ class Campaign:
 
         :raises NoDisksError: it can't be mounted
         """
-        for part in (FULL_DISK, KILLS):
+        runs = {FULL_DISK: self._fill_disks, KILLS: self._kill, HISTORY: self._read_history}
+        for part, run in runs.items():
             if part in self._given.only:
                 self._console.print(f"[bold]{part}[/]")
-                {FULL_DISK: self._fill_disks, KILLS: self._kill}[part]()
+                run()
 
     def _take(self, part: str, report: Report) -> None:
         self._reports.setdefault(part, []).append(report)
@@ -91,9 +93,44 @@ class Campaign:
             figures.add_row(str(report.nodes), report.verified, *map(str, (*counts, *more)))
         self._console.print(figures)
 
+    def _read_history(self) -> None:
+        given = self._given
+        with self._folder(HISTORY) as folder:
+            in_place = not given.through_cache
+            report = History(
+                folder, given.gigabytes, given.history_rate, given.rounds, read_in_place=in_place
+            ).run()
+        self._take(HISTORY, report)
+        figures = table("a history that is read from offset 0 while writes go on", ("figure",), ("",))
+        account, plain = report.account, report.plain_p99_ms
+        tail, beside = report.tail_p99_ms, report.beside_p99_ms
+        for name, value in (
+            ("GB at the end", f"{report.gigabytes:.1f}"),
+            ("written, MB/s", f"{given.gigabytes * 1e3 / report.written_s:.0f}"),
+            ("in the store alone", f"{report.remote_share:.3f}"),
+            ("on the disk, MB", f"{report.local_bytes / 1e6:,.0f}"),
+            ("read, MB/s", f"{report.gigabytes * 1e3 / report.read_s:.0f}"),
+            ("acknowledged, lost", f"{account.acked:,}, {account.lost}"),
+            ("doubled, disordered", f"{account.doubled}, {account.disordered}"),
+            ("highest RSS, MB", f"{report.rss_max_bytes / 1e6:.0f}"),
+            ("most in the cache, MB", f"{report.cache_max_bytes / 1e6:.1f}"),
+            ("tail p99 ms, not tiered", _listed(plain)),
+            ("tail p99 ms, tiered", f"{_listed(tail)}: {report.ratio(plain, tail)}"),
+            (
+                "the same beside the reader",
+                f"{_listed(beside)}: {report.ratio(tail, beside)}",
+            ),
+        ):
+            figures.add_row(name, value)
+        self._console.print(figures)
 
-FULL_DISK, KILLS = "full-disk", "kills"
-PARTS = (FULL_DISK, KILLS)
+
+def _listed(values: Sequence[float]) -> str:
+    return " ".join(f"{value:.2f}" for value in values)
+
+
+FULL_DISK, KILLS, HISTORY = "full-disk", "kills", "history"
+PARTS = (FULL_DISK, KILLS, HISTORY)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -118,6 +155,14 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--kills", type=int, default=20, help="of each run")
     parser.add_argument("--seed", type=int, default=0, help="moments and nodes are drawn from it")
     parser.add_argument("--rate", type=float, default=1000, help="of kills: records of 2 KB a second")
+    parser.add_argument("--gigabytes", type=float, default=2, help="of history")
+    parser.add_argument(
+        "--history-rate", type=float, default=2000, help="of history: records of 100 kB a second"
+    )
+    parser.add_argument("--rounds", type=int, default=4, help="of history: measurements of each tail")
+    parser.add_argument(
+        "--through-cache", action="store_true", help="of history: a folder is read through the cache"
+    )
     parser.add_argument("--folder", type=Path, help="data, logs and store; it must be new, and is kept")
     parser.add_argument("--out", type=Path, help="result file, JSON")
     return parser

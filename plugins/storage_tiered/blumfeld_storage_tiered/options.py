@@ -11,6 +11,7 @@ from blumfeld_storage_tiered.metadata_topic.topic import MetadataTopicSettings
 from blumfeld_storage_tiered.objects.upload import Verify
 from blumfeld_storage_tiered.stores.options import (
     AzureOptions,
+    FileOptions,
     GcsOptions,
     RequestOptions,
     S3Options,
@@ -50,6 +51,7 @@ class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
     metadata_topic: MetadataTopicSettings = MetadataTopicSettings()
     sweep: SweepSettings = SweepSettings()
     requests: RequestOptions = RequestOptions()
+    file: FileOptions = FileOptions()
     s3: S3Options = S3Options()
     gs: GcsOptions = GcsOptions()
     az: AzureOptions = AzureOptions()
@@ -57,4 +59,4 @@ class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
 
     def of_store(self) -> StoreOptions:
         """Return the tables that say something of the store."""
-        return StoreOptions(requests=self.requests, s3=self.s3, gs=self.gs, az=self.az)
+        return StoreOptions(requests=self.requests, file=self.file, s3=self.s3, gs=self.gs, az=self.az)

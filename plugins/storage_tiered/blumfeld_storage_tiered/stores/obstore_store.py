@@ -178,15 +178,18 @@ class FileStore(ObstoreStore):
     system takes names of up to 255 bytes, and the folder of a partition may have 283: :func:`path_of_key`.
     """
 
-    def __init__(self, requests: RequestOptions, shown: str, runtime: Runtime, root: str) -> None:
+    def __init__(
+        self, requests: RequestOptions, shown: str, runtime: Runtime, root: str, *, read_in_place: bool = True
+    ) -> None:
         super().__init__(None, requests, shown, sorts=True)
         self._runtime = runtime
         self._root = root
         self._syncing = asyncio.Lock()
         self._root_is_durable = False
         """Whether the folders above the root were synced since the start."""
-        self._tells_cached: bool | None = None
-        """Whether the file system tells what is in the page cache; ``None`` as long as that isn't known."""
+        self._in_place: bool | None = None if read_in_place else False
+        """Whether objects are read in place. ``None``: as soon as it is known whether the file system tells what is in
+        the page cache."""
 
     async def put(self, key: str, data: bytes, *, if_absent: bool = False) -> None:
         """As ``ObjectStore.put``."""
@@ -224,9 +227,9 @@ class FileStore(ObstoreStore):
     async def local_file(self, key: str) -> str | None:
         """As ``LocalObjectStore.local_file``. A folder of another machine (NFS, FUSE) has no such files."""
         path = f"{self._root}/{path_of_key(key)}"
-        if self._tells_cached is None:
-            self._tells_cached = await self._runtime.offload(_tells_cached, self._runtime.files, path)
-        return None if self._tells_cached is False else path
+        if self._in_place is None:
+            self._in_place = await self._runtime.offload(_tells_cached, self._runtime.files, path)
+        return None if self._in_place is False else path
 
     async def _sync(self, key: str) -> None:
         async with self._syncing:

@@ -82,7 +82,7 @@ def check_apart(url: str, data_dirs: Sequence[str]) -> None:
 
 def _check_tables(place: StoreUrl, shown: str, options: StoreOptions) -> None:
     """Refuse a table that would have no effect: the store is of another kind."""
-    for scheme in ("s3", "gs", "az"):
+    for scheme in ("file", "s3", "gs", "az"):
         if scheme != place.scheme and getattr(options, scheme) != getattr(StoreOptions(), scheme):
             mistake = f"a table for {FORMS[scheme]}, and the store is {shown}"
             raise StoreRefusedError(f"storage.options.{scheme}", mistake, "the table of the store's own kind")
@@ -95,7 +95,7 @@ def _opened(kinds: Any, place: StoreUrl, shown: str, runtime: Runtime, options: 
     if place.scheme == "memory":
         return ObstoreStore(kinds.MemoryStore(), requests, shown, sorts=True)
     if place.scheme == "file":
-        return FileStore(requests, shown, runtime, place.prefix)
+        return FileStore(requests, shown, runtime, place.prefix, read_in_place=options.file.read_in_place)
     make = {"s3": _s3, "gs": _gcs, "az": _azure}[place.scheme]
     return ObstoreStore(make(kinds, place, runtime, options), requests, shown, sorts=False)
 

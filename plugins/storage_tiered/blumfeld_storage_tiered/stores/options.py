@@ -35,6 +35,14 @@ class RequestOptions(_Table, frozen=True):
         return self.retry_timeout_ms + self.request_timeout_ms
 
 
+class FileOptions(_Table, frozen=True):
+    """``[storage.options.file]``."""
+
+    read_in_place: bool = True
+    """Readers get pieces from the store's own files. ``False``: from copies in the cache, for a folder on a disk that
+    is slower than the node's own."""
+
+
 class S3Options(_Table, frozen=True):
     """``[storage.options.s3]``. Credentials: ``AWS_ACCESS_KEY_ID``, ``AWS_SECRET_ACCESS_KEY``, ``AWS_SESSION_TOKEN``,
     the role of the machine, or ``credentials_file``."""
@@ -70,6 +78,7 @@ class StoreOptions(msgspec.Struct, frozen=True, kw_only=True):
     """All tables that say something of a store."""
 
     requests: RequestOptions = RequestOptions()
+    file: FileOptions = FileOptions()
     s3: S3Options = S3Options()
     gs: GcsOptions = GcsOptions()
     az: AzureOptions = AzureOptions()

@@ -25,7 +25,13 @@ from blumfeld_kit.fakes.runtime import FakeRuntime
 from blumfeld_storage_tiered.options import Options
 from blumfeld_storage_tiered.stores.obstore_store import COPY_BYTES
 from blumfeld_storage_tiered.stores.opening import check_apart, open_store
-from blumfeld_storage_tiered.stores.options import AzureOptions, GcsOptions, S3Options, StoreOptions
+from blumfeld_storage_tiered.stores.options import (
+    AzureOptions,
+    FileOptions,
+    GcsOptions,
+    S3Options,
+    StoreOptions,
+)
 from blumfeld_storage_tiered.stores.urls import StoreRefusedError, StoreUrl, parse_url, shown_url
 from tests.everyday import for_each
 from tests.plugins.storage_tiered.stores.s3_answers import s3_answers
@@ -403,14 +409,16 @@ def test_a_folder_of_another_machine_is_not_read_in_place(
     def refuse(*_: Any) -> int:
         raise OSError(errno.EOPNOTSUPP, "not supported")
 
-    async def file_in(url: str) -> str | None:
-        store = open_store(url, runtime, StoreOptions(), {})
+    async def file_in(url: str, options: StoreOptions = StoreOptions()) -> str | None:  # noqa: B008
+        store = open_store(url, runtime, options, {})
         await store.put("a", b"x")
         assert await local_file(store, "absent") in (None, f"{tmp_path}/absent")
         return await local_file(store, "a")
 
     assert runtime.run(file_in("memory://")) is None
     assert runtime.run(file_in(f"file://{tmp_path}")) == f"{tmp_path}/a"
+    slow = StoreOptions(file=FileOptions(read_in_place=False))
+    assert runtime.run(file_in(f"file://{tmp_path}", slow)) is None
     monkeypatch.setattr(os, "preadv", refuse)
     assert runtime.run(file_in(f"file://{tmp_path}")) is None
 
