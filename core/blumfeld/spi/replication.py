@@ -239,8 +239,6 @@ class Replicas(Protocol):
 
         A replica whose node isn't among ``image.replicas`` is stopped and deleted.
 
-        Provisional: first used by a consensus whose controller pushes (ZooKeeper mode).
-
         :raises PluginContractError: the consensus says that its image drives the replicas
         """
         ...
@@ -250,8 +248,6 @@ class Replicas(Protocol):
     ) -> Completion[ErrorCode]:
         """Stop leading and following (StopReplica) until :meth:`apply` comes. The log stays, unless ``delete``.
         A replica that isn't here is a success.
-
-        Provisional: first used by a consensus whose controller pushes (ZooKeeper mode).
 
         :param leader_epoch: that of the order; a negative one is not compared (the topic is being deleted)
         :raises PluginContractError: the consensus says that its image drives the replicas

@@ -90,6 +90,27 @@ def brokers_went_before(state: ControllerState, _moment: Moment) -> ControllerDe
     return ControllerDecision([], NO_RESPONSE, atomic=False)
 
 
+def led_before(
+    state: ControllerState, _moment: Moment, *, partitions: Sequence[TopicPartition]
+) -> ControllerDecision:
+    """Begin a leader epoch for partitions that an earlier process of their leader led, while there was no controller to
+    see it go: the records of two processes may not have one leader epoch.
+    """
+    records: list[Message] = []
+    for at in partitions[:SLICE_RECORDS]:
+        topic = state.image.topics.get(at.topic)
+        partition = None if topic is None else topic.partitions.get(at.partition)
+        if topic is not None and partition is not None and partition.leader != NO_LEADER:
+            records.append(
+                PartitionChangeRecord(
+                    partition_id=at.partition, topic_id=topic.topic_id, leader=partition.leader
+                )
+            )
+    left = partitions[SLICE_RECORDS:]
+    rest = partial(led_before, partitions=left) if left else None
+    return ControllerDecision(records, NO_RESPONSE, atomic=False, rest=rest)
+
+
 def end_reassignments(
     state: ControllerState, _moment: Moment, *, names: Sequence[str] | None = None
 ) -> ControllerDecision:

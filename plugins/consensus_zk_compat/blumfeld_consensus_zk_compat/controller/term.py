@@ -6,7 +6,7 @@ that went, partitions without a leader, reassignments. Then the brokers are told
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Protocol, TypeVar
 
@@ -34,10 +34,12 @@ from blumfeld.wire.schema import Message
 from blumfeld_consensus_zk_compat.change import Change
 from blumfeld_consensus_zk_compat.controller.active_controller import ActiveController, Part
 from blumfeld_consensus_zk_compat.controller.broker_lives import (
+    NO_RESPONSE,
     brokers_went_before,
     elect_left_over,
     end_reassignments,
     first_states_open,
+    led_before,
     states_read,
 )
 from blumfeld_consensus_zk_compat.controller.election import Elected
@@ -51,6 +53,7 @@ from blumfeld_consensus_zk_compat.tree.forms_topics import (
     decode_reassignments,
     decode_state,
 )
+from blumfeld_consensus_zk_compat.tree.image_entities import changed_entity
 from blumfeld_consensus_zk_compat.tree.loading import Loaded, subtree
 from blumfeld_consensus_zk_compat.tree.writing import Multi, TreeWriter
 
@@ -140,6 +143,18 @@ class Term:
             self._timer.cancel()
         self.active.stop()
 
+    def entity_read(self, entity: str, values: Mapping[str, str], version: int | None) -> None:
+        """A node has written a configuration, quota or credential: the tree has it.
+
+        :param version: that of its znode; ``None``: it has none
+        """
+
+        def learn(state: ControllerState, _: Moment) -> ControllerDecision:
+            return ControllerDecision(changed_entity(state.image, entity, values), NO_RESPONSE, atomic=False)
+
+        self._writer.seen(paths.config(entity), version)
+        self.active.soon(Part(f"configuration of {entity}", learn, is_learned=True))
+
     def _replicas_failed(self, broker_id: int, partitions: Sequence[TopicPartition]) -> None:
         self.active.replicas_failed(broker_id, partitions)
 
@@ -158,6 +173,7 @@ class Term:
             decide = partial(first_states_open, partitions=some)
             active.happened(Part("first states", decide, is_learned=True))
         active.happened(Part("brokers that went before", brokers_went_before))
+        active.happened(Part("leaders that started again", partial(led_before, partitions=tree.led_before)))
         active.happened(Part("left-over elections", elect_left_over))
         active.happened(Part("left-over reassignments", end_reassignments, ended=self._begin))
         self._watch("brokers", self._read_brokers)

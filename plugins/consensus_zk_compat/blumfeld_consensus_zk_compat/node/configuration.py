@@ -27,11 +27,11 @@ from blumfeld.spi.zookeeper import (
     ZooKeeperError,
 )
 from blumfeld.wire.schema import Message
-from blumfeld_consensus_zk_compat.node.entities import changed_entity, changed_features
 from blumfeld_consensus_zk_compat.node.image import NodeImage
 from blumfeld_consensus_zk_compat.tree import paths
 from blumfeld_consensus_zk_compat.tree.forms import TreeError, decode_feature
 from blumfeld_consensus_zk_compat.tree.forms_configs import decode_config, decode_config_change
+from blumfeld_consensus_zk_compat.tree.image_entities import changed_entity, changed_features
 from blumfeld_consensus_zk_compat.tree.loading import entity_records
 
 CHANGE_LASTS_MS = 15 * 60 * 1_000

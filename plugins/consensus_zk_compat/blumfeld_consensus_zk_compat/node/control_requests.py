@@ -119,13 +119,12 @@ class ControlRequests:
         yield from self._with_configs(request)
         if refused := self._refusal(request):  # while configurations were read
             return LeaderAndIsrResponse(error_code=refused)
+        replicas = self._replicas()
         outcomes: list[tuple[bytes, LeaderAndIsrPartitionError, Completion[ErrorCode]]] = []
         for topic in request.topic_states:
             for state in topic.partition_states:
                 at = TopicPartition(topic.topic_name, state.partition_index)
-                outcome = self._replicas().apply(
-                    at, topic.topic_id, image_of(state), request.controller_epoch
-                )
+                outcome = replicas.apply(at, topic.topic_id, image_of(state), request.controller_epoch)
                 error = LeaderAndIsrPartitionError(partition_index=state.partition_index)
                 outcomes.append((topic.topic_id, error, outcome))
                 if not len(outcomes) % SLICE:
@@ -156,13 +155,14 @@ class ControlRequests:
         yield self._ready
         if refused := self._refusal(request):
             return StopReplicaResponse(error_code=refused)
+        replicas = self._replicas()
         errors: list[StopReplicaPartitionError] = []
         for topic in request.topic_states:
             for state in topic.partition_states:
                 at = TopicPartition(topic.topic_name, state.partition_index)
                 delete = state.delete_partition
                 code = yield from waited(
-                    self._replicas().stop(at, state.leader_epoch, request.controller_epoch, delete=delete)
+                    replicas.stop(at, state.leader_epoch, request.controller_epoch, delete=delete)
                 )
                 errors.append(
                     StopReplicaPartitionError(

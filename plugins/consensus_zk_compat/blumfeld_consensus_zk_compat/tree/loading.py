@@ -95,6 +95,9 @@ class Loaded(msgspec.Struct, kw_only=True):
     """Topics that are to be deleted, as the tree has them. One whose nodes are gone already has no partitions."""
     without_state: tuple[TopicPartition, ...]
     """Partitions that need a first state."""
+    led_before: tuple[TopicPartition, ...]
+    """Partitions whose state is older than the registration of their leader: an earlier process of that broker led.
+    What the two write may not have one leader epoch (ADR 0019)."""
     without_id: dict[str, TopicNode]
     """Topics of Kafka before 2.8. The controller writes their ids (``TreeWriter.topic_ids``) and loads again; another
     node leaves them to it."""
@@ -166,6 +169,7 @@ class _Loader:
         self._nodes: dict[str, TopicNode] = {}
         self._without_id: dict[str, TopicNode] = {}
         self._without_state: list[TopicPartition] = []
+        self._led_before: list[TopicPartition] = []
 
     def load(self) -> Steps[Loaded]:
         controller, epoch = yield from self._cluster()
@@ -188,6 +192,7 @@ class _Loader:
             versions=self._versions,
             marked=gone,
             without_state=tuple(self._without_state),
+            led_before=tuple(self._led_before),
             without_id=self._without_id,
             reassignments_asked=reassignments,
             elections_asked=elections,
@@ -350,9 +355,13 @@ class _Loader:
             topic = self._nodes[name]
             if name not in image.topics:
                 self._replay.add([TopicRecord(name=name, topic_id=_id(topic))])
-            self._replay.add([_partition_record(image, topic, name, number, node)])
+            record = _partition_record(image, topic, name, number, node)
+            self._replay.add([record])
+            leader = image.brokers.get(record.leader)
             if node is None:
                 bare.append(key)
+            elif leader is not None and leader.epoch > node.stat.mzxid:
+                self._led_before.append(TopicPartition(name, number))
 
         yield from self._each(keys(), read, take)
         for name in names:

@@ -8,7 +8,7 @@ import pytest
 
 from blumfeld.metadata.image.cluster_image import MetadataImage
 from blumfeld.metadata.image.step import ImageStep
-from blumfeld_consensus_zk_compat.node.entities import changed_entity, changed_features
+from blumfeld_consensus_zk_compat.tree.image_entities import changed_entity, changed_features
 
 SCRAM = "salt=c2FsdA==,stored_key=c3RvcmVk,server_key=c2VydmVy,iterations=4096"
 

@@ -1,4 +1,4 @@
-"""Configurations, quotas and credentials of the node's image: what a node of ``/config`` changes in it. Pure."""
+"""Configurations, quotas and credentials of an image: what a node of ``/config`` changes in it. Pure."""
 
 from __future__ import annotations
 

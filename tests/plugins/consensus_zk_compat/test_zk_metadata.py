@@ -1,0 +1,233 @@
+"""Nodes with a ZooKeeper, from the start to the stop."""
+
+from __future__ import annotations
+
+from blumfeld.wire.errors import ErrorCode
+from blumfeld.wire.messages.alter_partition_reassignments import (
+    AlterPartitionReassignmentsRequest,
+    AlterPartitionReassignmentsResponse,
+    ReassignablePartition,
+    ReassignableTopic,
+)
+from blumfeld.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
+from blumfeld.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
+from blumfeld.wire.messages.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResponse,
+)
+from blumfeld.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from tests.plugins.consensus_zk_compat.zk_nodes import SESSION_TIMEOUT_MS, ZkNodes
+
+
+def test_a_node_starts_leads_and_serves_a_topic() -> None:
+    nodes = ZkNodes(1)
+
+    async def story() -> None:
+        await nodes.create("orders")
+        assert nodes.leads("orders", 1)
+        answer = await nodes.shown(1)
+        assert answer.controller_id == 1
+        assert [b.node_id for b in answer.brokers] == [1]
+        (topic,) = answer.topics
+        assert (topic.name, topic.partitions[0].leader_id) == ("orders", 1)
+        assert await nodes.produce("orders", [b"a", b"b"]) == 0
+        assert await nodes.fetch("orders") == [b"a", b"b"]
+
+    nodes.run(story())
+
+
+def test_a_node_that_starts_again_has_its_records_and_leads_in_a_new_epoch() -> None:
+    """Also at once after a kill: its former process's session is waited for."""
+    nodes = ZkNodes(1)
+
+    async def story() -> None:
+        await nodes.create("orders")
+        assert await nodes.produce("orders", [b"a"]) == 0
+        before = nodes.metadata(1).image.topics["orders"].partitions[0].leader_epoch
+        nodes.machine(1).crash(power_cut=False)
+        assert await nodes.machine(1).start()
+        await nodes.until(lambda: nodes.leads("orders", 1))
+        assert nodes.metadata(1).image.topics["orders"].partitions[0].leader_epoch > before
+        assert await nodes.produce("orders", [b"b"]) == 0
+        assert await nodes.fetch("orders") == [b"a", b"b"]
+        await nodes.machine(1).stop()
+        assert await nodes.machine(1).start()
+        await nodes.until(lambda: nodes.leads("orders", 1))
+        assert await nodes.fetch("orders") == [b"a", b"b"]
+
+    nodes.run(story())
+
+
+def test_three_nodes_replicate_and_outlive_their_controller() -> None:
+    nodes = ZkNodes(3)
+
+    async def story() -> None:
+        await nodes.create("orders", partitions=3, replicas=3)
+        for index in range(3):
+            assert await nodes.produce("orders", [b"%d" % index], index=index) == 0
+        first = nodes.controller
+        nodes.machine(first).crash(power_cut=False)
+        await nodes.until(lambda: nodes.controller not in (0, first))
+        alive = nodes.alive
+        await nodes.until(
+            lambda: all(nodes.leader("orders", alive, index) not in (-1, first) for index in range(3))
+        )
+        for index in range(3):
+            leader = nodes.leader("orders", alive, index)
+            await nodes.until(lambda at=index, on=leader: nodes.leads("orders", on, at))  # type: ignore[misc]
+            assert await nodes.produce("orders", [b"x"], index=index) == 0
+            assert await nodes.fetch("orders", index=index) == [b"%d" % index, b"x"]
+        assert await nodes.machine(first).start()
+        image = nodes.metadata(alive).image
+        await nodes.until(lambda: all(len(p.isr) == 3 for p in image.topics["orders"].partitions.values()))
+
+    nodes.run(story())
+
+
+def test_a_command_elsewhere_than_at_the_controller_is_refused_and_the_controller_named() -> None:
+    nodes = ZkNodes(2)
+
+    async def story() -> None:
+        await nodes.until(lambda: nodes.controller > 0)
+        other = 3 - nodes.controller
+        assert (await nodes.shown(other)).controller_id == nodes.controller
+        client = await nodes.connect(other)
+        topic = CreatableTopic(name="orders", num_partitions=1, replication_factor=1)
+        answer = await client.ask(
+            CreateTopicsRequest(topics=[topic], timeout_ms=5_000), 5, CreateTopicsResponse
+        )
+        assert answer.topics[0].error_code == ErrorCode.NOT_CONTROLLER
+
+    nodes.run(story())
+
+
+def test_what_a_node_itself_needs_comes_from_the_controller() -> None:
+    nodes = ZkNodes(2)
+
+    async def story() -> None:
+        await nodes.until(lambda: nodes.controller > 0)
+        client = await nodes.connect(3 - nodes.controller)
+        answer = await client.ask(InitProducerIdRequest(transactional_id=None), 4, InitProducerIdResponse)
+        assert (answer.error_code, answer.producer_id >= 0) == (0, True)
+
+    nodes.run(story())
+
+
+def test_any_node_changes_configurations_and_every_node_hears_of_it() -> None:
+    nodes = ZkNodes(3)
+
+    async def story() -> None:
+        await nodes.create("orders", replicas=3)
+        other = nodes.controller % 3 + 1
+        client = await nodes.connect(other)
+        config = AlterableConfig(name="retention.ms", config_operation=0, value="5000")
+        resource = AlterConfigsResource(resource_type=2, resource_name="orders", configs=[config])
+        request = IncrementalAlterConfigsRequest(resources=[resource])
+        answer = await client.ask(request, 1, IncrementalAlterConfigsResponse)
+        assert answer.responses[0].error_code == 0
+        assert nodes.metadata(other).image.config(2, "orders") == {"retention.ms": "5000"}
+        for node_id in (1, 2, 3):
+            await nodes.until(lambda at=node_id: nodes.metadata(at).image.config(2, "orders"))  # type: ignore[misc]
+        config.config_operation, config.value = 1, None
+        assert (await client.ask(request, 1, IncrementalAlterConfigsResponse)).responses[0].error_code == 0
+        for node_id in (1, 2, 3):
+            await nodes.until(lambda at=node_id: not nodes.metadata(at).image.config(2, "orders"))  # type: ignore[misc]
+
+    nodes.run(story())
+
+
+def test_a_deleted_topic_is_gone_everywhere_and_may_be_created_again() -> None:
+    nodes = ZkNodes(2)
+
+    async def story() -> None:
+        await nodes.create("orders", replicas=2)
+        assert await nodes.produce("orders", [b"old"]) == 0
+        client = await nodes.connect(nodes.controller)
+        request = DeleteTopicsRequest(topic_names=["orders"], timeout_ms=10_000)
+        assert (await client.ask(request, 5, DeleteTopicsResponse)).responses[0].error_code == 0
+        for node_id in (1, 2):
+            await nodes.until(lambda at=node_id: "orders" not in nodes.metadata(at).image.topics)  # type: ignore[misc]
+        topics = nodes.zookeeper.tree.children(f"{nodes.chroot}/brokers/topics")
+        await nodes.until(
+            lambda: "orders" not in nodes.zookeeper.tree.children(f"{nodes.chroot}/brokers/topics")
+        )
+        assert topics is not None
+        await nodes.create("orders", replicas=2)
+        assert await nodes.produce("orders", [b"new"]) == 0
+        assert await nodes.fetch("orders") == [b"new"]
+
+    nodes.run(story())
+
+
+def test_a_reassigned_replica_is_deleted_where_it_was() -> None:
+    nodes = ZkNodes(3)
+
+    async def story() -> None:
+        await nodes.create("orders", replicas=1)
+        assert await nodes.produce("orders", [b"a"]) == 0
+        old = nodes.leader("orders", 1)
+        new = old % 3 + 1
+        client = await nodes.connect(nodes.controller)
+        partition = ReassignablePartition(partition_index=0, replicas=[new])
+        request = AlterPartitionReassignmentsRequest(
+            topics=[ReassignableTopic(name="orders", partitions=[partition])]
+        )
+        answer = await client.ask(request, 0, AlterPartitionReassignmentsResponse)
+        assert answer.responses[0].partitions[0].error_code == 0
+        await nodes.until(lambda: nodes.leader("orders", 1) == new and nodes.leads("orders", new))
+        assert await nodes.fetch("orders") == [b"a"]
+        await nodes.until(lambda: not nodes.hosts("orders", old))
+
+    nodes.run(story())
+
+
+def test_an_expired_session_is_followed_by_another_registration() -> None:
+    nodes = ZkNodes(2)
+
+    async def story() -> None:
+        await nodes.create("orders", replicas=2)
+        await nodes.until(lambda: nodes.controller > 0)
+        other = 3 - nodes.controller
+        epoch = nodes.broker_epoch(other)
+        first = nodes.sessions[other]
+        first.cut()
+        await nodes.pause(SESSION_TIMEOUT_MS * 3)
+        first.heal()
+        await nodes.until(lambda: nodes.broker_epoch(other) > epoch)
+        image = nodes.metadata(nodes.controller).image
+        await nodes.until(lambda: len(image.topics["orders"].partitions[0].isr) == 2)
+        assert await nodes.produce("orders", [b"a"]) == 0
+
+    nodes.run(story())
+
+
+def test_produce_and_fetch_go_on_without_a_zookeeper() -> None:
+    nodes = ZkNodes(2)
+
+    async def story() -> None:
+        await nodes.create("orders", replicas=2)
+        assert await nodes.produce("orders", [b"a"]) == 0
+        nodes.zookeeper.stop_all()
+        await nodes.pause(60_000)
+        assert await nodes.produce("orders", [b"b"]) == 0
+        assert await nodes.fetch("orders") == [b"a", b"b"]
+        nodes.zookeeper.start_all()
+        await nodes.create("trades", replicas=2)
+
+    nodes.run(story())
+
+
+def test_the_leader_that_leaves_hands_over_first() -> None:
+    nodes = ZkNodes(2)
+
+    async def story() -> None:
+        await nodes.create("orders", replicas=2)
+        leaving = nodes.leader("orders", 1)
+        staying = 3 - leaving
+        await nodes.machine(leaving).stop()
+        assert nodes.leads("orders", staying)
+        assert await nodes.produce("orders", [b"a"], node_id=staying) == 0
+
+    nodes.run(story())
