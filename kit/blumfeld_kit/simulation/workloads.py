@@ -13,6 +13,7 @@ from blumfeld_kit.simulation.swarm.rot import Rot
 from blumfeld_kit.simulation.swarm.run import Swarm, SwarmFailure, SwarmReport
 from blumfeld_kit.simulation.swarm.shape import Shape
 from blumfeld_kit.simulation.swarm.world import Workload
+from blumfeld_kit.simulation.tiered.workload import Tiered
 from blumfeld_kit.simulation.transactions.workload import Transactions
 
 MakeWorkload = Callable[[], Workload]
@@ -22,6 +23,7 @@ WORKLOADS: dict[str, MakeWorkload] = {
     "cluster": Cluster,
     "hours": Hours,
     "rot": Rot,
+    "tiered": Tiered,
     "transactions": Transactions,
 }
 

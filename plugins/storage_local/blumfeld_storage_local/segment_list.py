@@ -7,7 +7,9 @@ from collections.abc import Iterator, Sequence
 
 from blumfeld.log.segments.file_names import Mark, Suffix
 from blumfeld_storage_local.directory import LogDirectory
+from blumfeld_storage_local.durability import can_be_undone
 from blumfeld_storage_local.segments.segment import SUFFIXES, Segment
+from blumfeld_storage_local.segments.start_mark import mark_start
 
 
 class SegmentList:
@@ -80,12 +82,22 @@ class SegmentList:
         self._segments.append(Segment(self._home.files, self.directory, base_offset, base_offset))
         self._bases.append(base_offset)
 
-    def drop_oldest(self, end_offset: int, delay_ms: int) -> int:
-        """Remove sealed segments that end at or below ``end_offset``, oldest first, and return how many."""
+    def drop_oldest(self, end_offset: int, delay_ms: int, *, names_unsynced: bool = True) -> int:
+        """Remove sealed segments that end at or below ``end_offset``, oldest first, and return how many.
+
+        :param names_unsynced: whether segments that went before may come back in a power cut
+        """
         count = 0
         while count < len(self._segments) - 1 and self._segments[count].next_offset <= end_offset:
             count += 1
         if count:
+            if count > 1 or names_unsynced:
+                try:
+                    mark_start(self._home.files, self.directory, self._bases[count])
+                except OSError as error:
+                    if not can_be_undone(error):
+                        raise
+                    # A full disk without room for a name needs the room of the segments all the more.
             self._take_out(0, count, delay_ms)
         return count
 

@@ -32,12 +32,18 @@ class TieredStorage:
         return f"{self._local.promise()}; sealed segments of tiered topics are copied to {self._tiering.shown} later"
 
     async def start(self, cluster_id: str, node_id: int) -> None:
-        """Start the local storage, then what reads the store.
+        """Check the store, then start the local storage.
 
-        :raises StoreError: the store can't be used
+        :raises OSError: the store can't be used, or the disk
         """
         await self._tiering.start(cluster_id)
         await self._local.start(cluster_id, node_id)
+        try:
+            # Only now is the directory locked: a second process by mistake must leave the cache of the first alone.
+            await self._tiering.cache.start()
+        except OSError:
+            await self._local.stop(-1)
+            raise
 
     async def stop(self, broker_epoch: int) -> None:
         """End the work for tiered logs, then stop the local storage."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from random import Random
 from typing import Any
 from zlib import crc32
 
@@ -481,6 +482,35 @@ def test_a_power_cut_within_a_truncation_leaves_a_prefix(node: Node, kept: int) 
     node.crash(luck=Luck(kept))
     spans = node.open().spans()
     assert spans == [(0, 2), (2, 4), (4, 6), (6, 8)][: len(spans)]
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_a_power_cut_after_segments_went_from_the_front_leaves_no_hole(node: Node, seed: int) -> None:
+    """The renames may last in any order. A hole would end the log at the next start, or hide records for ever."""
+    log = node.open()
+    for _ in range(5):
+        log.fill(2)
+        log.log.roll()
+    log.fill(2)
+    log.flush()
+    node.storage.checkpoint([])
+    node.runtime.run_turn()
+    log.log.drop_segments(2)
+    log.log.drop_segments(8)
+    node.crash(luck=Random(seed))
+    assert node.open().spans() == [(8, 10), (10, 12)]
+
+
+def test_a_log_that_begins_anew_below_a_start_that_was_marked_stays(node: Node) -> None:
+    log = node.open()
+    for _ in range(3):
+        log.fill(2)
+        log.log.roll()
+    log.log.drop_segments(6)
+    log.log.truncate_fully(1)
+    log.fill(2)
+    log.flush()
+    assert node.crash().open().spans() == [(1, 3)]
 
 
 def test_what_is_written_anew_after_a_truncation_is_recovered(node: Node) -> None:

@@ -11,6 +11,7 @@ import pytest
 from blumfeld.log.segments.file_names import Suffix, segment_name
 from blumfeld.log.segments.index import TimeIndex
 from blumfeld_kit.crash.machine import READS
+from blumfeld_kit.fakes.files import Fault
 from blumfeld_kit.storage_driver.node import PARTITION, TIME_MS, Log, Node, make_batch
 from tests.plugins.storage_local.local_node import new_node
 
@@ -83,8 +84,8 @@ def test_an_index_that_is_rebuilt_for_a_reader_needs_no_room() -> None:
     disk = node.runtime.disk
     node.restart()
     disk.tree.file(index_path()).truncate(0)
-    disk.room = 5
     log = node.open(**SMALL)
+    disk.room = 5
     assert [batch.base_offset for batch in log.read(5, 1)] == [5]
     assert times(log) == [*range(10), None, None]
     assert is_online(node)
@@ -145,3 +146,15 @@ def test_a_truncation_that_is_broken_off_anywhere_is_made_good_by_a_reopening(fu
         assert log.log.flushed_end_offset <= 5
         node.stop()
     assert nth > 5
+
+
+def test_segments_go_from_a_disk_that_has_no_room_for_a_name() -> None:
+    node = new_node()
+    log = node.open(**SMALL)
+    for _ in range(3):
+        log.fill(1)
+        log.log.roll()
+    node.runtime.disk.inject(Fault(operation="open", path_part=".start", times=-1, error_number=errno.ENOSPC))
+    assert log.log.drop_segments(2) == 2
+    assert is_online(node)
+    node.stop()

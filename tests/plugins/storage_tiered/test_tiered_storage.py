@@ -206,3 +206,13 @@ def test_a_person_may_let_a_log_begin_at_zero(cluster: TieredCluster) -> None:
     cluster.leader.log.aux.write(START_FILE, b"0\n")
     cluster.restart(cluster.leader)
     assert offsets(cluster) == before
+
+
+def test_the_directory_of_a_new_node_outlives_a_power_cut(cluster: TieredCluster) -> None:
+    """A power cut could else take its name, and with it all that was flushed, the cluster's metadata too."""
+    cluster.write(3)
+    before = offsets(cluster)
+    cluster.leader.flush()
+    cluster.restart(cluster.leader, power_cut=True)
+    cluster.rounds()
+    assert offsets(cluster) == before != []

@@ -142,8 +142,6 @@ class TieredNode:
         disk = None if before is None else before.runtime.disk
         cluster.starts += 1
         self.runtime = FakeRuntime(cluster.seed * 1000 + cluster.starts, loop=cluster.loop, disk=disk)
-        self.runtime.files.make_dirs("/data")
-        self.runtime.files.sync_dir("/")
         self._watcher: LeadershipWatcher | None = None
         self.events = Events()
         self.composition: Any = SimpleNamespace(

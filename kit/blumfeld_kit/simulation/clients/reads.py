@@ -176,10 +176,15 @@ def _is_rotten(batch: RecordBatch) -> bool:
 
 
 async def read_all(
-    routes: Routes, oracle: Oracle, partition: TopicPartition, *, committed: bool = False
+    routes: Routes,
+    oracle: Oracle,
+    partition: TopicPartition,
+    *,
+    committed: bool = False,
+    start_offset: int = 0,
 ) -> Values:
-    """Return a whole partition as its leader shows it."""
-    values, position = Values(), 0
+    """Return a whole partition from an offset on, as its leader shows it."""
+    values, position = Values(), start_offset
     while True:
         try:
             reading = await read(routes, oracle, partition, position, committed=committed, wait_ms=0)

@@ -10,6 +10,7 @@ from collections.abc import Iterable
 import msgspec
 
 from blumfeld.broker.replicas.partition import Partition
+from blumfeld.spi.tiering import local_log_start_offset
 from blumfeld.wire.batches.control_records import ControlType, control_type_of
 from blumfeld.wire.batches.record_batch import RecordBatch
 from blumfeld.wire.batches.records import records
@@ -96,7 +97,7 @@ def check_log_state(machine: Machine, partition: Partition) -> None:
         or state.producers.end_offset != log.written_end_offset
     ):
         return  # in the middle of a turn
-    end_offset, start = log.written_end_offset, log.log_start_offset
+    end_offset, start = log.written_end_offset, local_log_start_offset(log)
     with unseen(machine):
         model = transactions_of(log.batches(start) if start < end_offset else (), end_offset)
     who = f"{partition.partition}: {machine.address}"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from blumfeld.spi.storage import TopicPartition
 from blumfeld.wire.errors import ErrorCode, is_retriable
@@ -13,7 +13,12 @@ from blumfeld.wire.messages.alter_partition_reassignments import (
     ReassignablePartition,
     ReassignableTopic,
 )
-from blumfeld.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
+from blumfeld.wire.messages.create_topics import (
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
 from blumfeld.wire.messages.delete_records import (
     DeleteRecordsPartition,
     DeleteRecordsRequest,
@@ -31,12 +36,16 @@ PAUSE_S = 3.0
 LARGE_CHANCE = 0.15
 LARGE_PARTITIONS = 60
 """Partitions of a topic that takes a controller more than one turn."""
+NO_CONFIG: Mapping[str, str] = {}
 REPLICAS_MISSING = (ErrorCode.INVALID_REPLICATION_FACTOR, ErrorCode.BROKER_NOT_AVAILABLE)
 
 
-async def create_topic(routes: Routes, name: str, partitions: int, replicas: int) -> ErrorCode:
+async def create_topic(
+    routes: Routes, name: str, partitions: int, replicas: int, config: Mapping[str, str] = NO_CONFIG
+) -> ErrorCode:
     """Create a topic. :raises OSError: nobody knows whether it was created"""
-    topic = CreatableTopic(name=name, num_partitions=partitions, replication_factor=replicas)
+    configs = [CreatableTopicConfig(name=key, value=value) for key, value in config.items()]
+    topic = CreatableTopic(name=name, num_partitions=partitions, replication_factor=replicas, configs=configs)
     request = CreateTopicsRequest(topics=[topic], timeout_ms=TIMEOUT_MS)
     connection = await routes.any_broker()
     answer = await connection.ask(request, 5, CreateTopicsResponse)

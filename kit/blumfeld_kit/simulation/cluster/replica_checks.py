@@ -10,6 +10,7 @@ from zlib import crc32
 from blumfeld.broker.replicas.partition import Partition
 from blumfeld.spi.cluster import PartitionImage
 from blumfeld.spi.storage import PartitionLog
+from blumfeld.spi.tiering import local_log_start_offset
 from blumfeld_kit.simulation.clients.oracle import ViolationError
 from blumfeld_kit.simulation.machine.host import Machine
 
@@ -43,9 +44,11 @@ class History:
         :raises ViolationError: it has something else there, or a hole
         """
         process, offset = self._checked.get(machine.address, (-1, -1))
-        if process != machine.incarnations or offset < log.log_start_offset:
-            offset = log.log_start_offset
-        start = log.log_start_offset
+        start = local_log_start_offset(log)
+        if process != machine.incarnations or offset < start:
+            offset = start
+        if start > log.log_start_offset:
+            may_begin_at = max(may_begin_at, start)  # the store has what lies below
         if 0 <= self.end_offset < start <= min(may_begin_at, end_offset):
             self._unseen.append(range(self.end_offset, start))
             self.end_offset = start

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine, Mapping, Sequence
+from importlib.metadata import EntryPoint
 from itertools import pairwise
 from typing import Any
 
 from blumfeld.kernel.composing.plan import Plan
 from blumfeld.spi.cluster import PartitionImage
 from blumfeld.spi.storage import TopicPartition
+from blumfeld.spi.tiering import local_log_start_offset
 from blumfeld.wire.batches.record_batch import RecordBatch
 from blumfeld.wire.batches.records import records
 from blumfeld.wire.errors import ErrorCode
 from blumfeld_kit.simulation.clients.oracle import Oracle, ViolationError
 from blumfeld_kit.simulation.clients.producer import Producer
+from blumfeld_kit.simulation.clients.reads import Values
 from blumfeld_kit.simulation.clients.routes import RETRY_S, Routes
 from blumfeld_kit.simulation.cluster.log_model import check_log_state
 from blumfeld_kit.simulation.cluster.operator import Operator, create_topic
@@ -77,10 +80,13 @@ class Cluster:
         FaultClass.SYNC_ERROR,
         FaultClass.READ_ERROR,
         FaultClass.DECISION,
+        FaultClass.STORE,
     }
 
     topics: Mapping[str, int] = {TOPIC: PARTITIONS}
     """Topics with records → number of partitions."""
+    topic_config: Mapping[str, str] = {}
+    """Of these topics."""
     config: Mapping[str, Any] = CONFIG
 
     def __init__(self) -> None:
@@ -108,8 +114,13 @@ class Cluster:
             roles += ["controller"] if node_id in voters else []
             if "broker" in roles:
                 self._brokers.append(node_id)
-            plans.append(plan(node_id, roles, voters, shape.storage, {**self.config, **keys}))
+            config = {**self.config, **keys}
+            plans.append(plan(node_id, roles, voters, shape.storage, config, *self.storage_of(shape)))
         return plans
+
+    def storage_of(self, shape: Shape) -> tuple[Mapping[str, Any], Sequence[EntryPoint]]:
+        """Return sections of each node's manifest, laid over the others, and plug-ins that aren't installed."""
+        return {}, ()
 
     async def prepare(self, world: World) -> None:
         """Create the topics, and wait until every replica is in sync."""
@@ -126,7 +137,8 @@ class Cluster:
         for topic, partitions in self.topics.items():
             for number in range(partitions):
                 self.oracle.add(TopicPartition(topic, number))
-            assert await create_topic(routes, topic, partitions, self._replicas) is ErrorCode.NONE
+            code = await create_topic(routes, topic, partitions, self._replicas, self.topic_config)
+            assert code is ErrorCode.NONE
         await self._until(lambda: self.trouble(world) is None)
         self._watching = world.loop.create_task(self._watch.run())
         routes.close()
@@ -274,8 +286,9 @@ class Cluster:
             ):
                 raise ViolationError(f"topic {name} has {len(topic.partitions)} partitions")
         for at, it in self.oracle.partitions.items():
-            leader = check_replicas(world, at, image.topics[at.topic].partitions[at.partition])
-            it.check_whole(values_of(leader[0], [data for _, data in leader[1]]), leader[0])
+            start, batches = check_replicas(world, at, image.topics[at.topic].partitions[at.partition])
+            local = values_of(start, [data for _, data in batches])
+            it.check_whole(*await self.contents(world, at, start, local))
         reader = ClusterReader(
             self._routes(world, "auditor", world.client_address(0)),
             self.oracle,
@@ -288,6 +301,15 @@ class Cluster:
                 await asyncio.sleep(RETRY_S)
         if self._watching is not None:
             self._watching.cancel()
+
+    async def contents(
+        self, world: World, at: TopicPartition, start_offset: int, local: Values
+    ) -> tuple[Values, int]:
+        """Return all records of a partition, and where it begins.
+
+        :param local: the records on its leader's disk, from ``start_offset`` on
+        """
+        return local, start_offset
 
     def _count_logs(self, world: World) -> None:
         """Count what a run must meet to say much: leader epochs without a record, and snapshots of the metadata."""
@@ -323,6 +345,8 @@ def plan(
     voters: Sequence[int],
     storage: str,
     config: Mapping[str, Any] = CONFIG,
+    sections: Mapping[str, Any] | None = None,
+    plugins: Sequence[EntryPoint] = (),
 ) -> Plan:
     """Return the plan of one node."""
     listeners: list[dict[str, Any]] = []
@@ -344,7 +368,12 @@ def plan(
         {"controller.quorum.voters": quorum, **config},
         storage,
         node_id=node_id,
-        sections={"node": node, "network": {"plugin": "net_simulated", "listeners": listeners}},
+        sections={
+            "node": node,
+            "network": {"plugin": "net_simulated", "listeners": listeners},
+            **(sections or {}),
+        },
+        plugins=plugins,
     )
 
 
@@ -370,19 +399,20 @@ def check_replicas(
 
 
 def batches_of(machine: Machine, partition: TopicPartition) -> tuple[int, list[tuple[int, bytes]]]:
-    """Return the log's start, and (next offset, bytes) of each batch below the replica's high watermark."""
+    """Return the start of the log on the machine's disk, and (next offset, bytes) of each batch below the replica's
+    high watermark."""
     replica = hosted(machine, partition)
     assert replica is not None
-    start, end = replica.log.log_start_offset, replica.high_watermark
+    start, end = local_log_start_offset(replica.log), replica.high_watermark
     if start >= end:
         return start, []
     batches = replica.log.batches(start)
     return start, [(batch.next_offset, bytes(batch.data)) for batch in batches if batch.next_offset <= end]
 
 
-def values_of(start_offset: int, batches: Sequence[bytes]) -> list[tuple[int, bytes | None]]:
+def values_of(start_offset: int, batches: Sequence[bytes]) -> Values:
     """Return (offset, value) of each record from an offset on."""
-    values = list[tuple[int, bytes | None]]()
+    values = Values()
     for data in batches:
         batch = RecordBatch(memoryview(bytearray(data)))
         values += [

@@ -67,7 +67,7 @@ class Brokers:
     With one replica a bit that rots takes what was acknowledged, so the class is left to the workload ``rot``.
     """
 
-    survives = frozenset(FaultClass) - OF_CLUSTERS - {FaultClass.BIT_ROT}
+    survives = frozenset(FaultClass) - OF_CLUSTERS - {FaultClass.BIT_ROT, FaultClass.STORE}
     pace = Pace()
 
     def __init__(self) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import math
 import random
 from collections import Counter
 from collections.abc import Awaitable, Callable, Coroutine
@@ -36,6 +37,8 @@ OPERATIONS = {
     FaultClass.SYNC_ERROR: "fdatasync",
     FaultClass.READ_ERROR: "pread",
 }
+STORE_LASTS = 4
+"""A store fails for so many times as long as other things."""
 RATES = (0.8, 0.95, 1.05, 1.25)
 WRONG_MS_MAX = 1_200_000
 """A wall clock is wrong by at most this. Beyond an hour a broker rightly refuses the timestamps of producers
@@ -89,6 +92,7 @@ class Injector:
             FaultClass.TIMELY: self._timely,
             FaultClass.POWER_AT_SYNC: self._power_at_sync,
             FaultClass.LOST_DISK: self._lose_disk,
+            FaultClass.STORE: self._fail_store,
             **self._network.by_class(),
             **DecisionFaults(world, self._network, self.counts).by_class(),
             **JoiningFaults(
@@ -116,6 +120,8 @@ class Injector:
         world = self._world
         world.network.trace.note("heal everything")
         world.network.heal_all()
+        if world.bucket is not None:
+            world.bucket.faults.heal()
         for machine in world.machines:
             machine.spare()
             machine.at_sync = None
@@ -371,6 +377,26 @@ class Injector:
         finally:  # it has happened, too, if heal() cuts it short
             machine.disk.withdraw(fault)
             self.counts[fault_class.value] += not fault.times
+
+    # The object store
+
+    async def _fail_store(self, chance: random.Random) -> None:
+        bucket = self._world.bucket
+        if bucket is None:
+            return
+        self.counts[FaultClass.STORE.value] += 1
+        faults, how = bucket.faults, chance.randrange(5)
+        if how == 0:
+            faults.away_until_ms = math.inf
+        elif how == 1:
+            faults.denied_until_ms = math.inf
+        else:
+            faults.unavailable, faults.throttled = chance.random() * 0.3, chance.random() * 0.3
+            faults.lost_answer, faults.cut_upload = chance.random() * 0.2, chance.random() * 0.3
+            faults.slow, faults.slow_ms = chance.random() * 0.2, chance.random() * 12_000
+            faults.stale_list_ms = chance.choice([0, 1_000, 5_000])
+        await asyncio.sleep(lasts_s(chance) * STORE_LASTS)
+        faults.heal()
 
     async def _rot(self, chance: random.Random) -> None:
         machine = self._machine(chance)

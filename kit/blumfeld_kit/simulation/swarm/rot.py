@@ -36,7 +36,7 @@ class Rot(Brokers):
     a broker finds a batch by its header. Errors of the disk are left out: they belong to ``brokers``.
     """
 
-    survives = frozenset(FaultClass) - DISK_ERRORS - OF_CLUSTERS
+    survives = frozenset(FaultClass) - DISK_ERRORS - OF_CLUSTERS - {FaultClass.STORE}
 
     def __init__(self) -> None:
         super().__init__()

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple, Protocol
 
 from blumfeld.kernel.composing.plan import Plan
 from blumfeld_kit.fakes.loop import SimulatedLoop
+from blumfeld_kit.fakes.object_store import SimulatedBucket
 from blumfeld_kit.simulation.machine.host import Machine
 from blumfeld_kit.simulation.network.network import Network
 from blumfeld_kit.simulation.swarm.faults import FaultClass, chance_of
@@ -66,6 +67,8 @@ class World:
         self.flip: Callable[[Machine, random.Random], bool] = lambda machine, chance: False
         """Flips a bit on the machine's disk. Returns whether one was flipped. A workload may set it: only it knows
         which bytes a checksum covers, and what may be lost with them."""
+        self.bucket: SimulatedBucket | None = None
+        """The object store of all nodes. A workload with tiered topics sets it."""
         self._moments: list[asyncio.Future[Machine]] = []
         self._decisions: list[tuple[asyncio.Future[Machine], Struck]] = []
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import msgspec
 
-from blumfeld.log.segments.file_names import Suffix, parse_segment_name, segment_name
+from blumfeld.log.segments.file_names import SegmentFile, Suffix, parse_segment_name, segment_name
 from blumfeld.spi.runtime import Files
 from blumfeld_storage_local.compaction.swap_plan import SWAP_PLAN, finish_swaps
 from blumfeld_storage_local.logs.aux_files import UNFINISHED
+from blumfeld_storage_local.segments.start_mark import marked_start, remove_start_marks
 
 _INDEXES = (Suffix.OFFSET_INDEX, Suffix.TIME_INDEX)
 
@@ -34,6 +35,8 @@ def tidy(files: Files, directory: str) -> FoundSegments:
         finish_swaps(files, directory, marked, planned=SWAP_PLAN in names)
         names = files.list_dir(directory)
     segments = [file for name in names if (file := parse_segment_name(name)) is not None]
+    if (start := marked_start(names)) >= 0:
+        segments = _without_front(files, directory, segments, start)
     bases = sorted(file.base_offset for file in segments if file.suffix is Suffix.LOG)
     indexed: dict[int, int] = {}
     for file in segments:
@@ -42,3 +45,15 @@ def tidy(files: Files, directory: str) -> FoundSegments:
             if file.base_offset not in bases:
                 files.unlink(f"{directory}/{segment_name(file.base_offset, file.suffix)}")
     return FoundSegments(bases, [base for base in bases if indexed.get(base, 0) < len(_INDEXES)])
+
+
+def _without_front(
+    files: Files, directory: str, segments: list[SegmentFile], start: int
+) -> list[SegmentFile]:
+    """Remove segments that were to go before a power cut, and then the mark."""
+    below = [file for file in segments if file.base_offset < start and file.suffix is Suffix.LOG]
+    for file in below:
+        files.unlink(f"{directory}/{segment_name(file.base_offset)}")
+    files.sync_dir(directory)
+    remove_start_marks(files, directory)
+    return [file for file in segments if file not in below]

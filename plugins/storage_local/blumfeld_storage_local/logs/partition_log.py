@@ -43,6 +43,7 @@ from blumfeld_storage_local.segments.scan import REPAIR, SCAN_BYTES
 from blumfeld_storage_local.segments.segment import Segment
 from blumfeld_storage_local.segments.segment_check import check_of, take_check
 from blumfeld_storage_local.segments.segment_writer import CutBackError
+from blumfeld_storage_local.segments.start_mark import remove_start_marks
 from blumfeld_storage_local.sync.sync_rounds import Flusher, sync
 
 Done = Callable[[WriteOutcome], None]
@@ -690,7 +691,8 @@ class LocalLog:
         self._leave_pass()
         self._callbacks.truncating(self.partition, start_offset)
         try:
-            if self._segments.drop_behind(0, self.config.file_delete_delay_ms):
+            unmarked = remove_start_marks(self.home.files, self.directory)
+            if self._segments.drop_behind(0, self.config.file_delete_delay_ms) or unmarked:
                 # A power cut could else bring them back in front of the new one, where they end as it begins.
                 self.home.files.sync_dir(self.directory)
             self._segments.add(start_offset)
@@ -744,7 +746,9 @@ class LocalLog:
         self.check()
         if segments[0].next_offset <= end_offset:
             self._leave_pass()
-        count = segments.drop_oldest(end_offset, self.config.file_delete_delay_ms)
+        count = segments.drop_oldest(
+            end_offset, self.config.file_delete_delay_ms, names_unsynced=self.names_unsynced
+        )
         if count:
             self.log_start_offset = max(self.log_start_offset, segments.first_offset)
             self.names_unsynced = True

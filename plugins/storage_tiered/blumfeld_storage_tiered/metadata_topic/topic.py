@@ -42,6 +42,8 @@ def topic_settings(settings: MetadataTopicSettings, factor: int) -> dict[str, st
         "cleanup.policy": "delete",
         "retention.ms": str(settings.retention_ms),
         "remote.storage.enable": "false",
+        # A local segment goes once its copy is recorded. A power cut that took the record would take the segment.
+        "flush.messages": "1",
         "min.insync.replicas": str(min(settings.min_isr, factor)),
     }
 

@@ -130,5 +130,10 @@ def _content(files: Files, path: str) -> bytes:
 
 
 def _replace(files: Files, path: str, content: bytes) -> None:
-    files.make_dirs(path.rpartition("/")[0])  # the local storage, which makes it, starts later
+    folder = path.rpartition("/")[0]
+    if not files.exists(
+        folder
+    ):  # the local storage starts later, and takes one that is there for a durable one
+        files.make_dirs(folder)
+        files.sync_dir(folder.rpartition("/")[0] or "/")
     files.write_atomically(path, content)

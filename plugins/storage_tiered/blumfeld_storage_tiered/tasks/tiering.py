@@ -105,7 +105,7 @@ class Tiering:
         self._search: Task | None = None
 
     async def start(self, cluster_id: str) -> None:
-        """Check the store, and empty the cache. The broker doesn't serve yet.
+        """Check the store. The broker doesn't serve yet.
 
         :raises OSError: the store can't be used, or a restore of this node was interrupted. A store that can't be
             reached now is no reason: the node serves without it
@@ -120,7 +120,6 @@ class Tiering:
         self.uploads = SegmentUpload(
             self.runtime, self.store, cluster_id, still_ours=self.store.still_ours, verify=self._verify
         )
-        await self.cache.start()
 
     async def begin(self, composition: Composition) -> None:
         """The broker serves: read the metadata, and do the work for what this node leads."""

@@ -83,7 +83,7 @@ def node() -> OneNode:
     return started
 
 
-def test_the_topic_is_made_as_kafka_makes_it(node: OneNode) -> None:
+def test_the_topic_is_made_as_kafka_makes_it_and_flushed(node: OneNode) -> None:
     [request] = node.broker.metadata.sent(CreateTopicsRequest)
     [topic] = request.topics
     assert (topic.name, topic.num_partitions) == (REMOTE_LOG_METADATA_TOPIC, COUNT)
@@ -92,6 +92,7 @@ def test_the_topic_is_made_as_kafka_makes_it(node: OneNode) -> None:
         "cleanup.policy": "delete",
         "retention.ms": "-1",
         "remote.storage.enable": "false",
+        "flush.messages": "1",
         "min.insync.replicas": "1",
     }
 
