@@ -28,7 +28,7 @@ class _TopicForm(msgspec.Struct, frozen=True, kw_only=True):
 _read_topic = reader(_TopicForm, "a topic's assignment in version 1 to 3")
 
 
-class TopicNode(msgspec.Struct, frozen=True):
+class TopicNode(msgspec.Struct, frozen=True, gc=False):
     """``/brokers/topics/T``: replicas of each partition, and the topic's id."""
 
     partitions: Assignment

@@ -11,6 +11,7 @@ import msgspec
 from blumfeld.metadata.image.cluster_image import MetadataImage
 from blumfeld.metadata.image.sections import NO_SECTIONS, SectionKinds
 from blumfeld.metadata.image.step import ImageStep
+from blumfeld.metadata.slices import SLICE_LOOKS
 from blumfeld.spi.cluster import TOPIC_RESOURCE, PartitionImage, TopicImage
 from blumfeld.spi.completion import Completion, Steps
 from blumfeld.spi.storage import TopicPartition
@@ -315,9 +316,9 @@ class _Loader:
     # Topics
 
     def _topics(self, marked: set[str]) -> Steps[None]:
-        """The topics in the order of their creation."""
+        """The topics in the order of their creation, those of one request by name."""
         names = yield from self._children(paths.TOPICS, self._watch_of(paths.TOPICS))
-        created: list[tuple[int, str]] = []
+        created: dict[int, list[str]] = {}
 
         def read(name: str) -> Completion[Node]:
             path = paths.topic(name)
@@ -327,17 +328,22 @@ class _Loader:
             if node is not None:
                 self._versions.topics[name] = node.stat.version
                 self._nodes[name] = decode_topic(paths.topic(name), node.data)
-                created.append((node.stat.czxid, name))
+                created.setdefault(node.stat.czxid, []).append(name)
 
         yield from self._each(names, read, take)
         yield None
-        created.sort()
-        for _, name in created:
-            if self._nodes[name].topic_id is None and name not in marked:
-                self._without_id[name] = self._nodes[name]
-        yield from self._partitions(
-            [name for _, name in created if name not in marked and name not in self._without_id]
-        )
+        lived: list[str] = []
+        for at, czxid in enumerate(sorted(created)):
+            for name in created[czxid]:
+                if name in marked:
+                    continue
+                if self._nodes[name].topic_id is None:
+                    self._without_id[name] = self._nodes[name]
+                else:
+                    lived.append(name)
+            if not at % SLICE_LOOKS:
+                yield None
+        yield from self._partitions(lived)
 
     def _partitions(self, names: list[str]) -> Steps[None]:
         image, bare = self._image, []
@@ -364,9 +370,11 @@ class _Loader:
                 self._led_before.append(TopicPartition(name, number))
 
         yield from self._each(keys(), read, take)
-        for name in names:
+        for at, name in enumerate(names):
             if name not in image.topics:
                 self._replay.add([TopicRecord(name=name, topic_id=_id(self._nodes[name]))])
+            if not at % SLICE_LOOKS:
+                yield None
         self._without_state = [TopicPartition(name, number) for name, number in bare]
         yield from self._above_states(bare)
 

@@ -12,7 +12,7 @@ from blumfeld.metadata.brokers.producer_ids import BLOCK_IDS
 from blumfeld.metadata.image.cluster_image import METADATA_VERSION_FEATURE, MetadataImage
 from blumfeld.metadata.image.kept import KEPT
 from blumfeld.spi.cluster import TOPIC_RESOURCE, PartitionImage, TopicImage
-from blumfeld.spi.zookeeper import Check, Create, Delete, Operation, Set
+from blumfeld.spi.zookeeper import Check, Create, Delete, Operation, Set, request_bytes
 from blumfeld.wire.messages.metadata_records import (
     AccessControlEntryRecord,
     ClientQuotaRecord,
@@ -59,10 +59,6 @@ Multi = tuple[Operation, ...]
 Unit = list[Operation]
 """Operations that are in one ``multi``, whatever the size of the change."""
 
-OPERATION_BYTES = 80
-"""The most that an operation takes beside path and data: its header, an ACL for all, version and flags."""
-REQUEST_BYTES = 128
-"""The most that a request takes beside its operations."""
 _CONFIG_CHANGE = f"{paths.CONFIG_CHANGES}/config_change_"
 _TOKEN_CHANGE = f"{paths.TOKEN_CHANGES}/token_change_"
 
@@ -86,8 +82,8 @@ class TreeWriter:
         self.versions = versions
         self._epoch = controller_epoch
         self._check = Check(paths.CONTROLLER_EPOCH, versions.controller_epoch)
-        self._more_bytes = OPERATION_BYTES + len(chroot.encode())
-        self._bytes_max = request_bytes_max - REQUEST_BYTES - self._bytes(self._check)
+        self._chroot = chroot
+        self._bytes_max = request_bytes_max - request_bytes((self._check,), chroot)
 
     def multis(self, change: Change, image: MetadataImage) -> list[Multi]:
         """The writes of a change, to be sent in this order. None for one that a tree doesn't show.
@@ -148,7 +144,7 @@ class TreeWriter:
         """Whether the node of a topic fits in one request. Otherwise a tree can't keep the topic: refuse its creation,
         or that it gets so many partitions."""
         node = topic_node(topic.topic_id, topic.partitions.values())
-        return self._bytes(Set(paths.topic(topic.name), encode_topic(node))) <= self._bytes_max
+        return self._bytes([Set(paths.topic(topic.name), encode_topic(node))]) <= self._bytes_max
 
     def seen(self, path: str, version: int | None) -> None:
         """Somebody else has written or removed (``None``) a node: a configuration, quota, ACL or token."""
@@ -224,11 +220,11 @@ class TreeWriter:
     ) -> Iterator[list[PartitionStep]]:
         node = topic_node(topic.topic_id, topic.partitions.values())
         # The node grows by what is being added and removed, which the image may not show any more.
-        free = self._bytes_max - 2 * self._bytes(Set(paths.topic(name), encode_topic(node)))
+        free = self._bytes_max - 2 * self._bytes([Set(paths.topic(name), encode_topic(node))])
         part: list[PartitionStep] = []
         left = free
         for step in moved:
-            taken = sum(map(self._bytes, self._state(name, step)))
+            taken = self._bytes(self._state(name, step))
             if part and taken > left:
                 yield part
                 part, left = [], free
@@ -371,9 +367,9 @@ class TreeWriter:
         nodes.update(dict.fromkeys(missing, 0))
         return [*map(Create, missing), Create(path, data, sequential=True)]
 
-    def _bytes(self, operation: Operation) -> int:
-        data = len(operation.data) if isinstance(operation, Create | Set) else 0
-        return self._more_bytes + len(operation.path.encode()) + data
+    def _bytes(self, operations: Unit) -> int:
+        """Bytes that these add to a request."""
+        return request_bytes(operations, self._chroot) - request_bytes(())
 
     def _packed(self, units: Iterable[Unit]) -> list[Multi]:
         """The fewest requests that keep each unit whole and in order."""
@@ -381,7 +377,7 @@ class TreeWriter:
         part: Unit = []
         left = self._bytes_max
         for unit in units:
-            taken = sum(map(self._bytes, unit))
+            taken = self._bytes(unit)
             if part and taken > left:
                 packed.append((self._check, *part))
                 part, left = [], self._bytes_max
