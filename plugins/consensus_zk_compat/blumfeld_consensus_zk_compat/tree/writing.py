@@ -193,7 +193,9 @@ class TreeWriter:
     ) -> Iterator[Unit]:
         """More partitions: the topic's node, then their states. Other replicas: node and states in one ``multi``, for
         as many partitions as fit."""
-        topic = image.topics[name]
+        topic = image.topics.get(name)
+        if topic is None:
+            return  # a later step has deleted it: its mark follows
         now = dict(topic.partitions)
         for step in moved:
             assert step.before is not None
@@ -328,18 +330,17 @@ class TreeWriter:
         """The node with a resource's ACLs, which goes with the last of them."""
         path = acl_path(resource)
         records = self.versions.acls.get(resource)
-        notification = self._notification(*encode_acl_change(resource))
-        if records:
-            return [*self._written(path, encode_acls(records.values())), *notification]
-        return [*self._removed(path), *notification]
+        write = self._written(path, encode_acls(records.values())) if records else self._removed(path)
+        return [*write, *self._notification(*encode_acl_change(resource))]
 
     def _token(self, token_id: str, image: MetadataImage) -> Unit:
         path = paths.token(token_id)
         token = image.kept.get((KEPT[DelegationTokenRecord].part, token_id))
-        notification = self._notification(_TOKEN_CHANGE, token_id.encode())
         if isinstance(token, DelegationTokenRecord):
-            return [*self._written(path, encode_token(token)), *notification]
-        return [*self._removed(path), *notification]
+            write = self._written(path, encode_token(token))
+        else:
+            write = self._removed(path)
+        return [*write, *self._notification(_TOKEN_CHANGE, token_id.encode())]
 
     # Operations
 
