@@ -11,7 +11,7 @@ CLIENTS ?=
 # Of the cluster that the clients run against; a single broker without it.
 NODES ?=
 
-.PHONY: setup demo test test-all lint format bench archive clients cluster-faults clean archive-setup archive-test wheel-test
+.PHONY: setup demo test test-all lint format bench archive clients cluster-faults zookeeper clean archive-setup archive-test wheel-test
 
 # The demo needs the broker and one real client, and no more: 70 MB.
 $(VENV)/.demo: pyproject.toml
@@ -57,6 +57,9 @@ clients: setup  ## unmodified clients against this build: the matrix; NODES=3: a
 
 cluster-faults: setup  ## three nodes under load, killed, paused and stopped, beside Apache Kafka where it is there
 	$(BIN)/python -m campaigns cluster-faults
+
+zookeeper: setup  ## the client of ZooKeeper on a real server: BLUMFELD_ZOOKEEPER=HOST:PORT, or one that is started (campaigns/zookeeper_server.py says how it is found)
+	$(BIN)/python -m pytest -q -n 0 -rs tests/plugins/consensus_zk_compat/zookeeper
 
 $(VENV)/.archive: $(VENV)/.done
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable plugins/sink_spark

@@ -145,6 +145,11 @@ class SimulatedSession:
                 else:
                     wire.release()
 
+    @property
+    def server(self) -> int | None:
+        """The number of the server that this client is connected to."""
+        return None if self._connection is None else self._connection.server.number
+
     # ZooKeeper: the session
 
     @property
