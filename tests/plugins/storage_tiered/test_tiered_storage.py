@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
 import pytest
@@ -131,6 +132,37 @@ def test_a_store_that_is_away_costs_nothing_but_time(cluster: TieredCluster) -> 
     cluster.rounds(110)
     assert cluster.leader.log.copied_end_offset == cluster.leader.log.segments()[-1].base_offset
     cluster.drop_local()
+    assert offsets(cluster)[: len(before)] == before
+
+
+def test_reads_are_answered_in_time_while_the_store_is_away_for_an_hour(cluster: TieredCluster) -> None:
+    cluster.write(30)
+    cluster.rounds()
+    cluster.drop_local()
+    log, runtime = cluster.leader.log, cluster.leader.runtime
+    before = offsets(cluster)
+    for name in runtime.files.list_dir(f"/data/{FOLDER}"):
+        runtime.files.unlink(f"/data/{FOLDER}/{name}")
+    cluster.restart(cluster.leader)  # nothing is in memory either
+    log, runtime = cluster.leader.log, cluster.leader.runtime
+    began_ms = runtime.monotonic_ms()
+    cluster.bucket.faults.away_until_ms = began_ms + 3_600_000
+    said: Counter[str] = Counter()
+    while runtime.monotonic_ms() < began_ms + 3_590_000:
+        cluster.write(1)
+        assert cluster.read_some(log.written_end_offset - 1), "what lies on the disk is served"
+        asked_ms = runtime.monotonic_ms()
+        outcome = log.read(0, 300, log.written_end_offset, True)
+        while not outcome.done:
+            cluster.advance(10)
+        assert runtime.monotonic_ms() - asked_ms <= 510, "remote.fetch.max.wait.ms, or an error before"
+        error = outcome.error
+        assert error is None or (isinstance(error, BrokerError) and error.retriable)
+        said["nothing yet" if error is None else error.code.name] += 1
+        cluster.advance(runtime.random.randrange(60_000))
+    assert said["nothing yet"]
+    cluster.rounds(2)
+    assert log.copied_end_offset == log.segments()[-1].base_offset, "copies catch up by themselves"
     assert offsets(cluster)[: len(before)] == before
 
 
