@@ -49,7 +49,7 @@ class TieredNodes:
 
     def segments_in_pieces(self) -> int:
         """Return how many segments in the store have no manifest: half copied, or half deleted."""
-        files = [path for path in self.store.glob("*/*") if "." in path.name]
+        files = [path for path in self.store.glob("*/*") if path.suffix not in ("", ".json")]
         whole = {path.stem for path in files if path.suffix == ".manifest"}
         return len({path.name.partition(".")[0] for path in files} - whole)
 

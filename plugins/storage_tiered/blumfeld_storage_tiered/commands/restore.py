@@ -60,7 +60,7 @@ async def _restore(
     from blumfeld.plugging.errors import ManifestError, Problem
     from blumfeld_storage_tiered.commands.files import CommandFiles
     from blumfeld_storage_tiered.commands.opened import FAILED, manifest_text, opened_store, same_store
-    from blumfeld_storage_tiered.restore.directories import restore_node, restored_node
+    from blumfeld_storage_tiered.restore.directories import check_takes, formatted_node, restore_nodes
     from blumfeld_storage_tiered.restore.found import store_content
     from blumfeld_storage_tiered.restore.places import check_voters, places_of
     from blumfeld_storage_tiered.restore.plan import plan_restore
@@ -76,7 +76,8 @@ async def _restore(
         nodes = []
         for place in places:
             if not dry_run and node in (None, place.node_id):
-                restored = restored_node(files, place, opened.cluster_id)
+                restored = formatted_node(files, place, opened.cluster_id)
+                check_takes(files, restored)
                 voters = [] if restored.voters is None else restored.voters.voters
                 check_voters(place.manifest, [voter.voter_id for voter in voters], ids)
                 nodes.append(restored)
@@ -95,8 +96,8 @@ async def _restore(
                 err=True,
             )
             return FAILED
+        restore_nodes(files, plan, nodes)
         for restored in nodes:
-            restore_node(files, plan, restored)
             if not as_json:
                 typer.echo(f"restored node {restored.node_id} in {', '.join(restored.directories)}")
     return 0

@@ -1,12 +1,13 @@
 """A node's directories before and during a restore: formatted, empty, then full. Blocks.
 
 A file in the first directory marks a restore that isn't finished. It is there before anything else is written, and goes
-last. With it a node doesn't start, and a restore may begin anew; without it only empty directories are taken.
+last. With it a node doesn't start, and a restore may begin anew. Without it only empty directories are taken, and those
+that the same restore has finished.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from blumfeld.log.checkpoints import (
     HIGH_WATERMARKS,
@@ -37,23 +38,15 @@ class RestoreRefusedError(OSError):
     """A directory can't be restored into. Nothing was written."""
 
 
-def restored_node(files: Files, place: NodePlace, cluster_id: str) -> RestoredNode:
+def formatted_node(files: Files, place: NodePlace, cluster_id: str) -> RestoredNode:
     """Return what formatting has left for a node. Reads only.
 
-    :raises RestoreRefusedError: a directory isn't formatted, belongs to another node or cluster, or holds something
+    :raises RestoreRefusedError: a directory isn't formatted, or belongs to another node or cluster
     :raises OSError: a directory can't be read
     :raises ValueError: a file of formatting is damaged
     """
-    is_begun = files.exists(f"{place.directories[0]}/{UNDER_WAY_FILE}")
     for directory in place.directories:
         _check_formatted(files, place, directory, cluster_id)
-        held = [name for name in _held(files, directory) if not (is_begun and _is_ours(name))]
-        if held:
-            more = f" and {len(held) - _NAMES_SHOWN} more" if len(held) > _NAMES_SHOWN else ""
-            raise RestoreRefusedError(
-                f"{directory}: found {', '.join(held[:_NAMES_SHOWN])}{more}; allowed: a directory that is formatted and"
-                " empty. A restore replaces nothing: move away what is there"
-            )
     path = f"{place.directories[0]}/{BOOTSTRAP_NAME}"
     records = decode_checkpoint(files.read_bytes(path), path).records
     path = f"{place.directories[0]}/{METADATA_FOLDER}/{FIRST_CHECKPOINT}"
@@ -98,14 +91,79 @@ def _is_ours(name: str) -> bool:
     return in_log or whole == UNDER_WAY_FILE or whole in _CHECKPOINTS
 
 
-def restore_node(files: Files, plan: RestorePlan, node: RestoredNode) -> None:
-    """Write the files of a node. After a crash at any point, the same may be done again.
+def restore_nodes(files: Files, plan: RestorePlan, nodes: Sequence[RestoredNode]) -> None:
+    """Write the files of nodes. After a crash at any point, the same may be done again.
 
+    All nodes are marked before the first file is written, and stay so until all are done: the voters that have nothing
+    yet would begin a cluster without topics, and the restored one would follow them. A node that this plan has restored
+    already, and that has not started since, is left as it is.
+
+    :raises RestoreRefusedError: a directory holds something else
     :raises OSError: a file can't be written. The restore is under way then
     """
-    first = node.directories[0]
-    marker = f"{first}/{UNDER_WAY_FILE}"
-    files.write_atomically(marker, f"cluster {plan.cluster_id}\n".encode())
+    pending = [node for node in nodes if not _is_done(files, plan, node)]
+    for node in pending:
+        files.write_atomically(_marker(node), f"cluster {plan.cluster_id}\n".encode())
+    for node in pending:
+        _write(files, plan, node)
+    for node in pending:
+        files.unlink(_marker(node))
+        files.sync_dir(node.directories[0])
+
+
+def check_takes(files: Files, node: RestoredNode) -> None:
+    """Check that a node's directories are empty, or hold what a restore has written.
+
+    :raises RestoreRefusedError: one holds something else
+    """
+    for directory in node.directories:
+        held = list(_held(files, directory))
+        if not all(map(_is_ours, held)):
+            _refuse(directory, held)
+
+
+def _is_done(files: Files, plan: RestorePlan, node: RestoredNode) -> bool:
+    """Return whether this plan has restored the node, and nothing has changed since.
+
+    :raises RestoreRefusedError: it isn't marked, and holds something else
+    """
+    check_takes(files, node)
+    if files.exists(_marker(node)):
+        return False
+    held = {f"{directory}/{name}" for directory in node.directories for name in _files_in(files, directory)}
+    if not held:
+        return False
+    wanted = dict([*log_files(plan, node), metadata_file(plan, node)])
+    if held == wanted.keys() and all(files.read_bytes(path) == content for path, content in wanted.items()):
+        return True
+    for directory in node.directories:
+        _refuse(directory, list(_held(files, directory)))
+    raise AssertionError("what is held lies in one of the directories")
+
+
+def _refuse(directory: str, held: Sequence[str]) -> None:
+    if held:
+        more = f" and {len(held) - _NAMES_SHOWN} more" if len(held) > _NAMES_SHOWN else ""
+        raise RestoreRefusedError(
+            f"{directory}: found {', '.join(held[:_NAMES_SHOWN])}{more}; allowed: a directory that is formatted and"
+            " empty. A restore replaces nothing: move away what is there"
+        )
+
+
+def _files_in(files: Files, directory: str) -> Iterator[str]:
+    """Yield the names of all files that formatting doesn't write, those in folders too."""
+    for name in _held(files, directory):
+        if files.is_dir(f"{directory}/{name}"):
+            yield from (f"{name}/{each}" for each in files.list_dir(f"{directory}/{name}"))
+        else:
+            yield name
+
+
+def _marker(node: RestoredNode) -> str:
+    return f"{node.directories[0]}/{UNDER_WAY_FILE}"
+
+
+def _write(files: Files, plan: RestorePlan, node: RestoredNode) -> None:
     for directory in node.directories:
         _clear(files, directory)
     folders: dict[str, None] = {}
@@ -115,12 +173,9 @@ def restore_node(files: Files, plan: RestorePlan, node: RestoredNode) -> None:
             folders[folder] = None
             files.make_dirs(folder)
         files.write_atomically(path, content)
-    path, content = metadata_file(plan, node)
     for directory in node.directories:
         files.sync_dir(directory)  # the names of the logs' directories
-    files.write_atomically(path, content)
-    files.unlink(marker)
-    files.sync_dir(first)
+    files.write_atomically(*metadata_file(plan, node))
 
 
 def _clear(files: Files, directory: str) -> None:

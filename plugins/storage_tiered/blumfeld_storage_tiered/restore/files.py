@@ -1,7 +1,7 @@
 """The files of a node of a restored cluster, in the formats of Kafka and of ``storage_local``. Pure.
 
-A partition gets a log that is empty and begins at the remote end, with the leader epochs and the producers of the
-records before it. The metadata is a snapshot that stands before an empty log: every node has the same, so it doesn't
+A partition gets a log that begins at the remote end and has no records yet, with the leader epochs and the producers
+of those before it. The metadata is a snapshot that stands before an empty log: every node has the same, so it doesn't
 matter which one is elected first.
 """
 
@@ -29,6 +29,7 @@ from blumfeld.spi.internal_topics import CLUSTER_METADATA_TOPIC, CLUSTER_METADAT
 from blumfeld.spi.leader_epochs import EpochEntry
 from blumfeld.spi.storage import TopicPartition
 from blumfeld.wire.batches.builder import build_batch
+from blumfeld.wire.batches.control_records import build_transaction_marker
 from blumfeld.wire.batches.records import Record
 from blumfeld.wire.messages.metadata_records import (
     BeginTransactionRecord,
@@ -87,8 +88,8 @@ def log_files(plan: RestorePlan, node: RestoredNode) -> Iterator[tuple[str, byte
             if topic is plan.metadata_topic:
                 ends[where][at], files = _metadata_log(plan, topic, partition)
             else:
-                starts[where][at] = ends[where][at] = partition.history.end_offset
-                files = _tiered_log(topic, partition)
+                starts[where][at] = partition.history.end_offset
+                ends[where][at], files = _tiered_log(plan, topic, partition)
             folder = f"{node.directories[where]}/{partition_dir(at)}"
             yield from ((f"{folder}/{name}", content) for name, content in files.items())
     for directory, starts_here, ends_here in zip(node.directories, starts, ends, strict=True):
@@ -98,18 +99,35 @@ def log_files(plan: RestorePlan, node: RestoredNode) -> Iterator[tuple[str, byte
         yield f"{directory}/{HIGH_WATERMARKS}", encode_offsets(ends_here.items())
 
 
-def _tiered_log(topic: RestoredTopic, partition: RestoredPartition) -> dict[str, bytes]:
-    history = partition.history
+def _tiered_log(
+    plan: RestorePlan, topic: RestoredTopic, partition: RestoredPartition
+) -> tuple[int, dict[str, bytes]]:
+    """Returns the end of a tiered log, and its files. It has no records but markers that abort transactions."""
+    history, epoch = partition.history, partition.leader_epoch
+    epochs = LeaderEpochCache(history.epochs)
+    data, end_offset = bytearray(), history.end_offset
+    for producer in partition.open_transactions:
+        data += build_transaction_marker(
+            commit=False,
+            producer_id=producer.producer_id,
+            producer_epoch=producer.epoch,
+            coordinator_epoch=max(producer.coordinator_epoch, 0),
+            timestamp_ms=plan.time_ms,
+            base_offset=end_offset,
+            leader_epoch=epoch,
+        )
+        epochs.assign(epoch, end_offset)
+        end_offset += 1
     files = {
         PARTITION_METADATA: encode_partition_metadata(topic.topic_id),
-        segment_name(history.end_offset): b"",
+        segment_name(history.end_offset): bytes(data),
         START_FILE: encode_start(history.start_offset),
     }
-    if history.epochs:
-        files[FILE_NAME] = LeaderEpochCache(history.epochs).encode()
+    if epochs.entries:
+        files[FILE_NAME] = epochs.encode()
     if partition.producers is not None:
         files[segment_name(history.end_offset, Suffix.PRODUCER_SNAPSHOT)] = partition.producers
-    return files
+    return end_offset, files
 
 
 def _metadata_log(

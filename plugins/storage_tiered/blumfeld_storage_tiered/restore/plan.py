@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import msgspec
 from msgspec.structs import replace
 
-from blumfeld.log.producers.snapshot import decode_snapshot
+from blumfeld.log.producers.snapshot import ProducerEntry, decode_snapshot
 from blumfeld.spi.internal_topics import REMOTE_LOG_METADATA_TOPIC
 from blumfeld.spi.leader_epochs import EpochEntry
 from blumfeld.wire.primitives import uuid_text
@@ -38,7 +38,7 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
 
     kind: str
     """``hole``, ``damaged``, ``unreadable``: records are lost. ``no description``, ``deleted``, ``older namesake``,
-    ``unfinished``, ``empty``: they aren't."""
+    ``unfinished``, ``open transaction``, ``empty``: they aren't."""
     about: str
     """A key, a prefix of keys, or a topic."""
     text: str
@@ -52,6 +52,8 @@ class RestoredPartition(msgspec.Struct, frozen=True, kw_only=True):
     number: int
     history: RestoredHistory = NO_HISTORY
     producers: bytes | None = None
+    open_transactions: tuple[ProducerEntry, ...] = ()
+    """Producers whose transactions had begun in copied segments and ended in later ones. They are aborted."""
     unfinished: tuple[RemoteSegment, ...] = ()
     """Copies that are known as begun: the leader deletes them after ``sweep.copy_grace_ms``."""
     leader_epoch: int
@@ -177,10 +179,12 @@ class _Planning:
         ]
         history = history_of(at, segments, found.epochs) if segments else NO_HISTORY
         self._tell(at, history, found)
+        producers = found.producers if history.segments else None
         return RestoredPartition(
             number=number,
             history=history,
-            producers=found.producers if history.segments else None,
+            producers=producers,
+            open_transactions=self._open_transactions(at, producers),
             unfinished=tuple(self._unfinished(name, replicas[0]) for name in found.unfinished),
             leader_epoch=_highest_epoch(found) + EPOCH_MARGIN,
             replicas=replicas,
@@ -201,6 +205,17 @@ class _Planning:
         if found.unfinished:
             text = f"{len(found.unfinished)} copies without a manifest: not restored, their leader deletes them later"
             self._note("unfinished", prefix, text)
+
+    def _open_transactions(self, at: TopicIdPartition, producers: bytes | None) -> tuple[ProducerEntry, ...]:
+        """Return the transactions without an end in the store. A segment is copied once they have ended, but the marker
+        may stand in the next one. Without a marker no read_committed reader would ever come past their first record."""
+        entries = () if producers is None else decode_snapshot(producers)
+        open_ = tuple(entry for entry in entries if entry.txn_first_offset >= 0)
+        if open_:
+            offsets = ", ".join(str(entry.txn_first_offset) for entry in open_)
+            text = f"transactions from offset {offsets} on end behind what was copied: they are aborted"
+            self._note("open transaction", partition_prefix(at), text)
+        return open_
 
     def _unfinished(self, name: SegmentName, broker_id: int) -> RemoteSegment:
         """Returns a copy that was begun. Nothing but its place is known, and nothing else is needed to delete it."""

@@ -7,20 +7,25 @@ from random import Random
 import pytest
 
 from blumfeld.log.checkpoints import MetaProperties, decode_offsets, encode_meta_properties
+from blumfeld.log.leader_epochs import LeaderEpochCache
+from blumfeld.log.producers.end_marker import EndMarker, end_marker_of
+from blumfeld.log.producers.snapshot import ProducerEntry, encode_snapshot
 from blumfeld.metadata.image.bootstrap import bootstrap_checkpoint
 from blumfeld.metadata.image.checkpoint import decode_checkpoint
 from blumfeld.metadata.image.records import image_of
+from blumfeld.spi.leader_epochs import EpochEntry
 from blumfeld.spi.storage import TopicPartition
 from blumfeld.wire.batches.record_batch import split_batches
 from blumfeld_kit.fakes.runtime import FakeRuntime
 from blumfeld_storage_tiered.metadata_topic.metadata_partition import MetadataPartition
 from blumfeld_storage_tiered.restore.directories import (
     RestoreRefusedError,
-    restore_node,
-    restored_node,
+    formatted_node,
+    restore_nodes,
 )
 from blumfeld_storage_tiered.restore.files import metadata_records
 from blumfeld_storage_tiered.restore.places import NodePlace
+from blumfeld_storage_tiered.restore.plan import RestorePlan
 from blumfeld_storage_tiered.restore.under_way import UNDER_WAY_FILE, check_restored
 from tests.plugins.storage_tiered.catalog.history import AT
 from tests.plugins.storage_tiered.restore.test_plan import description, found_topic, partition_of, planned
@@ -32,50 +37,61 @@ PLAN = planned(
 )
 
 
-def place(*directories: str) -> NodePlace:
+def place(*directories: str, node_id: int = 1) -> NodePlace:
     return NodePlace(
-        manifest="node.toml", node_id=1, is_broker=True, directories=directories, min_insync_replicas=2
+        manifest="node.toml", node_id=node_id, is_broker=True, directories=directories, min_insync_replicas=2
     )
 
 
 TWO = place("/one", "/two")
+OTHER = place("/three", node_id=2)
+
+
+BOTH = (TWO, OTHER)
+PLAN_OF_TWO = planned(
+    found_topic(partition_of((0, 12), (12, 20)), described=description(partitions=1)), brokers=(1, 2)
+)
 
 
 class Died(BaseException):
     """The process of the restore is killed."""
 
 
-def formatted(runtime: FakeRuntime, at: NodePlace = TWO) -> FakeRuntime:
-    for nth, directory in enumerate(at.directories):
-        runtime.files.make_dirs(directory)
-        meta = MetaProperties(cluster_id="cluster", node_id=1, directory_id=bytes([nth + 1] * 16))
-        runtime.files.write_atomically(f"{directory}/meta.properties", encode_meta_properties(meta))
-    path = f"{at.directories[0]}/bootstrap.checkpoint"
-    runtime.files.write_atomically(path, bootstrap_checkpoint(FEATURES, 1))
+def formatted(runtime: FakeRuntime, *places: NodePlace) -> FakeRuntime:
+    for at in places or (TWO,):
+        for nth, directory in enumerate(at.directories):
+            runtime.files.make_dirs(directory)
+            meta = MetaProperties(
+                cluster_id="cluster", node_id=at.node_id, directory_id=bytes([at.node_id, nth] * 8)
+            )
+            runtime.files.write_atomically(f"{directory}/meta.properties", encode_meta_properties(meta))
+        path = f"{at.directories[0]}/bootstrap.checkpoint"
+        runtime.files.write_atomically(path, bootstrap_checkpoint(FEATURES, 1))
     runtime.files.sync_dir("/")
     return runtime
 
 
-def restore(runtime: FakeRuntime, at: NodePlace = TWO) -> None:
-    restore_node(runtime.files, PLAN, restored_node(runtime.files, at, "cluster"))
+def restore(runtime: FakeRuntime, *places: NodePlace, plan: RestorePlan = PLAN) -> None:
+    nodes = [formatted_node(runtime.files, at, "cluster") for at in places or (TWO,)]
+    restore_nodes(runtime.files, plan, nodes)
 
 
 def content(runtime: FakeRuntime, folder: str) -> dict[str, bytes]:
     files = runtime.files
     there: dict[str, bytes] = {}
-    for name in files.list_dir(folder):
+    for name in files.list_dir(folder or "/"):
         path = f"{folder}/{name}"
         there |= content(runtime, path) if files.is_dir(path) else {path: files.read_bytes(path)}
     return there
 
 
 def everything(runtime: FakeRuntime) -> dict[str, bytes]:
-    return {**content(runtime, "/one"), **content(runtime, "/two")}
+    return content(runtime, "")
 
 
 def test_the_image_of_a_restored_cluster_has_topics_features_and_settings() -> None:
     runtime = formatted(FakeRuntime(1))
-    node = restored_node(runtime.files, TWO, "cluster")
+    node = formatted_node(runtime.files, TWO, "cluster")
     image = image_of("cluster", metadata_records(PLAN, node))
     assert image.features == FEATURES
     assert image.topics[AT.topic].topic_id == AT.topic_id
@@ -112,6 +128,26 @@ def test_each_log_begins_at_the_remote_end_with_its_state() -> None:
     assert starts[TopicPartition("ticks", 1)] == 10
 
 
+def test_a_transaction_whose_marker_was_not_copied_is_aborted_at_the_remote_end() -> None:
+    found = partition_of((0, 12))
+    producer = ProducerEntry(producer_id=5, epoch=3, coordinator_epoch=7, txn_first_offset=9)
+    found.producers = encode_snapshot([ProducerEntry(producer_id=4), producer])
+    plan = planned(found_topic(found, described=description(partitions=1)), brokers=(1,))
+    assert [finding.kind for finding in plan.findings] == ["open transaction"]
+    runtime = formatted(FakeRuntime(1), place("/one"))
+    restore(runtime, place("/one"), plan=plan)
+    (marker,) = split_batches(memoryview(runtime.files.read_bytes("/one/ticks-0/00000000000000000012.log")))
+    assert (marker.base_offset, marker.producer_id, marker.producer_epoch) == (12, 5, 3)
+    assert end_marker_of(marker) == EndMarker(committed=False, coordinator_epoch=7)
+    epoch = marker.partition_leader_epoch
+    epochs = LeaderEpochCache.decode(runtime.files.read_bytes("/one/ticks-0/leader-epoch-checkpoint"))
+    assert epochs.entries[-1] == EpochEntry(epoch, 12)
+    assert epoch == plan.topics[0].partitions[0].leader_epoch
+    for name, offset in (("log-start-offset", 12), ("replication-offset", 13), ("recovery-point-offset", 13)):
+        offsets = decode_offsets(runtime.files.read_bytes(f"/one/{name}-checkpoint"), name)
+        assert offsets[TopicPartition("ticks", 0)] == offset
+
+
 def test_the_metadata_topic_knows_every_segment() -> None:
     runtime = formatted(FakeRuntime(1))
     restore(runtime)
@@ -127,23 +163,29 @@ def test_the_metadata_topic_knows_every_segment() -> None:
 
 
 @pytest.mark.parametrize("power_cut", [False, True])
-def test_a_restore_that_dies_at_any_step_keeps_the_node_from_starting_and_can_be_run_again(
+def test_a_restore_that_dies_at_any_step_keeps_the_nodes_from_starting_and_can_be_run_again(
     power_cut: bool,
 ) -> None:
-    whole = formatted(FakeRuntime(1))
-    steps: list[tuple[str, str]] = []
-    whole.disk.watch = lambda operation, path: steps.append((operation, path))
-    restore(whole)
+    whole = formatted(FakeRuntime(1), *BOTH)
+    before = everything(whole)
+    steps = 0
+
+    def watch(operation: str, path: str) -> None:
+        nonlocal steps
+        steps += 1
+
+    whole.disk.watch = watch
+    restore(whole, *BOTH, plan=PLAN_OF_TWO)
     whole.disk.watch = None
-    wanted = everything(whole)
-    assert len(steps) > 100
-    for dies_at in range(len(steps)):
-        _die_and_restore_again(dies_at, wanted, power_cut=power_cut)
+    assert steps > 150
+    for dies_at in range(steps):
+        _die_and_restore_again(dies_at, before, everything(whole), power_cut=power_cut)
 
 
-def _die_and_restore_again(dies_at: int, wanted: dict[str, bytes], *, power_cut: bool) -> None:
-    runtime = formatted(FakeRuntime(1))
-    before = everything(runtime)
+def _die_and_restore_again(
+    dies_at: int, before: dict[str, bytes], wanted: dict[str, bytes], *, power_cut: bool
+) -> None:
+    runtime = formatted(FakeRuntime(1), *BOTH)
     count = 0
 
     def watch(operation: str, path: str) -> None:
@@ -154,20 +196,22 @@ def _die_and_restore_again(dies_at: int, wanted: dict[str, bytes], *, power_cut:
 
     runtime.disk.watch = watch
     with pytest.raises(Died):
-        restore(runtime)
+        restore(runtime, *BOTH, plan=PLAN_OF_TWO)
     runtime.disk.watch = None
     runtime.crash(power_cut=power_cut, luck=Random(dies_at))
     again = FakeRuntime(2, disk=runtime.disk)
-    there = everything(again)
-    if not again.files.exists(f"/one/{UNDER_WAY_FILE}"):
-        held = {path for path in there if not path.endswith(".tmp")}
-        assert held in (set(before), set(wanted)), dies_at
-    else:
-        with pytest.raises(OSError, match="was interrupted"):
-            check_restored(again.files, "/one")
-    if set(there) == set(wanted):
-        return
-    restore(again)
+    there = {path for path in everything(again) if not path.endswith(".tmp")}
+    changed = there != set(before)
+    for first, own in (("/one", ("/one/", "/two/")), ("/three", ("/three/",))):
+        if not again.files.exists(f"{first}/{UNDER_WAY_FILE}"):
+            mine = {path for path in there if path.startswith(own)}
+            is_first_step = there <= {*before, f"/one/{UNDER_WAY_FILE}", f"/three/{UNDER_WAY_FILE}"}
+            assert is_first_step or mine == {path for path in wanted if path.startswith(own)}, dies_at
+        else:
+            assert changed
+            with pytest.raises(OSError, match="was interrupted"):
+                check_restored(again.files, first)
+    restore(again, *BOTH, plan=PLAN_OF_TWO)
     assert everything(again) == wanted, dies_at
 
 
@@ -192,9 +236,20 @@ def test_a_directory_that_holds_something_is_refused_by_name(name: str) -> None:
     assert everything(runtime) == before
 
 
-def test_a_restore_is_not_done_twice() -> None:
+def test_a_node_that_was_restored_and_has_not_started_is_left_as_it_is() -> None:
     runtime = formatted(FakeRuntime(1))
     restore(runtime)
+    before = everything(runtime)
+    runtime.disk.watch = lambda operation, path: pytest.fail(path) if "write" in operation else None
+    restore(runtime)
+    assert everything(runtime) == before
+
+
+def test_a_restored_node_that_has_changed_is_refused() -> None:
+    runtime = formatted(FakeRuntime(1))
+    restore(runtime)
+    path = next(path for path in everything(runtime) if "__remote_log_metadata-" in path and ".log" in path)
+    runtime.files.write_atomically(path, b"a record of a node that has started")
     with pytest.raises(RestoreRefusedError, match="/one: found __cluster_metadata-0/"):
         restore(runtime)
 
@@ -221,4 +276,4 @@ def test_a_directory_of_another_cluster_is_refused() -> None:
     with pytest.raises(
         RestoreRefusedError, match="found node 1 of cluster cluster; allowed: node 1 of cluster other"
     ):
-        restored_node(runtime.files, TWO, "other")
+        formatted_node(runtime.files, TWO, "other")

@@ -6,9 +6,10 @@ import json
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
-from confluent_kafka import TopicPartition
+from confluent_kafka import Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType  # type: ignore[attr-defined]
 
 from blumfeld.kernel.node import StartError
@@ -23,6 +24,7 @@ from tests.plugins.storage_tiered.restore.lost_cluster import (
     produce,
 )
 
+COMMITTED: dict[str, Any] = {"isolation.level": "read_committed"}
 VALUES = [b"%d:" % number + bytes(100_000) for number in range(25)]
 
 
@@ -56,10 +58,9 @@ def test_every_copied_record_is_read_again_and_the_topic_lives_on(lost: LostClus
         border = await_local_segments(lost.data_dir / "ticks-0")
         assert border > end
         segments = len(list(tmp_path.glob("store/ticks-0-*/*.manifest")))
-        admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
-        (deleted,) = admin.delete_records([TopicPartition("ticks", 0, end + 1)]).values()
-        assert deleted.result(20).low_watermark == end + 1
+        delete_records(broker, end + 1)
         wait_until(lambda: 0 < len(list(tmp_path.glob("store/ticks-0-*/*.manifest"))) < segments)
+        admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
         (gone,) = admin.delete_topics(["ticks"]).values()
         gone.result(20)
         wait_until(
@@ -79,6 +80,82 @@ def wait_until(done: Callable[[], bool]) -> None:
     while not done():
         assert time.monotonic() < deadline
         time.sleep(0.05)
+
+
+def test_a_cluster_that_lost_its_disk_twice_has_all_that_was_copied(lost: LostCluster) -> None:
+    """With a leader epoch for each start, and with a log start that DeleteRecords has moved into a segment."""
+    records: list[bytes] = []
+    start = 3
+    for life in range(3):
+        if life:
+            lost.lose_disk()
+            lost.restore()
+        for restart in range(2):
+            values = [b"%d %d %d:" % (life, restart, number) + bytes(100_000) for number in range(12)]
+            with lost.broker() as broker:
+                if not records:
+                    create(broker, "ticks", segment_bytes=str(1 << 20))
+                assert offsets(broker, "ticks")[1] == len(records)
+                produce(broker, "ticks", values)
+                records += values
+                if len(records) == len(values):
+                    delete_records(broker, start)
+                end = await_local_segments(lost.data_dir / "ticks-0")
+                found = consume(broker, "ticks", start, len(records))
+                assert found == [(n, checksum(records[n])) for n in range(start, len(records))]
+                assert offsets(broker, "ticks")[0] == start
+        del records[end:]
+
+
+def delete_records(broker: EmbeddedBroker, before_offset: int) -> None:
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
+    (deleted,) = admin.delete_records([TopicPartition("ticks", 0, before_offset)]).values()
+    assert deleted.result(20).low_watermark == before_offset
+
+
+@pytest.mark.parametrize("count", [11, 12])
+def test_transactions_that_ended_in_copied_segments_are_as_they_were_and_one_without_its_marker_is_aborted(
+    lost: LostCluster, count: int
+) -> None:
+    with lost.broker() as broker:
+        create(broker, "ticks", segment_bytes=str(1 << 20))
+        kept = transactions(broker, count)
+        end = await_local_segments(lost.data_dir / "ticks-0")
+        before = consume(broker, "ticks", 0, end, **COMMITTED)
+    lost.lose_disk()
+    said = lost.restore()
+    open_ = [ended for ended in kept if ended[0][0] < end <= ended[-1][0] + 1]
+    assert ("open transaction: ticks-0-" in said) or not open_
+    cut = {offset for ended in open_ for offset, _ in ended}
+    with lost.broker() as broker:
+        found = consume(broker, "ticks", 0, end, **COMMITTED)
+        assert found == [record for record in before if record[0] < end and record[0] not in cut]
+        again = [record for ended in transactions(broker, 4) for record in ended]
+        found = consume(broker, "ticks", end, again[-1][0] + 1, **COMMITTED)
+        assert found == again
+
+
+def transactions(broker: EmbeddedBroker, count: int) -> list[list[tuple[int, str]]]:
+    """Write transactions, every other one aborted. Returns offsets and checksums of the committed ones' records."""
+    producer = Producer({"bootstrap.servers": broker.bootstrap_servers, "transactional.id": "t"})
+    producer.init_transactions(20)
+    kept: list[list[tuple[int, str]]] = []
+    for number in range(count):
+        delivered: list[tuple[int, str]] = []
+
+        def told(_: object, message: Message, into: list[tuple[int, str]] = delivered) -> None:
+            into.append((message.offset() or 0, checksum(message.value() or b"")))
+
+        producer.begin_transaction()
+        for nth in range(3):
+            producer.produce("ticks", b"%d %d" % (number, nth) + bytes(60_000), partition=0, on_delivery=told)
+            producer.flush(20)
+        if number % 2:
+            producer.abort_transaction(20)
+        else:
+            producer.commit_transaction(20)
+            kept.append(delivered)
+    return kept
 
 
 def test_a_store_of_an_older_build_gives_a_topic_that_keeps_all(lost: LostCluster, tmp_path: Path) -> None:

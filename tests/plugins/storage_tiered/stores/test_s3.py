@@ -9,6 +9,14 @@ from pathlib import Path
 
 import pytest
 
+from tests.plugins.storage_tiered.restore.lost_cluster import (
+    LostCluster,
+    await_local_segments,
+    checksum,
+    consume,
+    create,
+    produce,
+)
 from tests.plugins.storage_tiered.stores.s3_tests import (
     BUCKET,
     S3Server,
@@ -45,6 +53,26 @@ def test_a_consumer_reads_segments_that_only_the_server_has(
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", server.key)
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", server.secret)
     check_a_consumer_reads_everything(server, "net_asyncio", tmp_path)
+
+
+def test_a_cluster_whose_disk_is_gone_is_restored_from_the_server(
+    server: S3Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", server.key)
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", server.secret)
+    s3 = {"endpoint": server.endpoint, "region": "us-east-1"}
+    lost = LostCluster(tmp_path, {"store": f"s3://{BUCKET}/lost", "s3": s3})
+    values = [b"%d:" % number + bytes(100_000) for number in range(25)]
+    with lost.broker() as broker:
+        create(broker, "ticks", segment_bytes=str(1 << 20))
+        produce(broker, "ticks", values)
+        end = await_local_segments(lost.data_dir / "ticks-0")
+    lost.lose_disk()
+    lost.restore()
+    with lost.broker() as broker:
+        produce(broker, "ticks", values)
+        found = consume(broker, "ticks", 0, end + len(values))
+    assert found == [(n, checksum(value)) for n, value in enumerate([*values[:end], *values])]
 
 
 class TestMoto(S3Tests):
