@@ -2,27 +2,34 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 
 import msgspec
 
 from blumfeld.spi.context import ApiHandler
-from blumfeld.spi.hooks import Composition, CompositionRefused, hookimpl
+from blumfeld.spi.hooks import Composition, hookimpl
 from blumfeld.spi.zookeeper import ZooKeeper
 from blumfeld_consensus_zk_compat.zk_metadata import ZkMetadata
-
-_CONNECT = re.compile(r"[^\s,/]+:\d{1,5}(,[^\s,/]+:\d{1,5})*(?P<chroot>(/[^\s/]+)*)/?")
+from blumfeld_consensus_zk_compat.zookeeper import Access, Tls, open_session, parse_connect
 
 
 class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """``[consensus.options]``. Kafka's keys ``zookeeper.session.timeout.ms``, ``zookeeper.connection.timeout.ms`` and
-    ``zookeeper.max.in.flight.requests`` are gone from Kafka 4, so they are options here."""
+    """``[consensus.options]``. Kafka's keys ``zookeeper.*`` are gone from Kafka 4, so they are options here."""
 
     connect: str
     """``HOST:PORT,HOST:PORT/CHROOT``, as Kafka's ``zookeeper.connect``."""
     session_timeout_ms: int = 18_000
     connection_timeout_ms: int = 18_000
+    request_bytes_max: int = 0xFFFFF
+    """``jute.maxbuffer``; the server's must be at least this."""
+    digest: str = ""
+    """``USER:PASSWORD`` of ZooKeeper's digest scheme, or nothing."""
+    set_acl: bool = False
+    """``zookeeper.set.acl``: nodes are created so that only this identity may change them."""
+    tls: Tls | None = None
+
+    def __post_init__(self) -> None:
+        parse_connect(self.connect)
 
 
 class Plugin:
@@ -37,23 +44,28 @@ class Plugin:
 
         :param create_chroot: create the chroot, if it isn't there; otherwise a session without it can't be used
         """
-        raise CompositionRefused(
-            "consensus.plugin", '"consensus_zk_compat"', "a build with a client of ZooKeeper"
+        options, connect = composition.options, parse_connect(composition.options.connect)
+        access = Access(
+            servers=connect.servers,
+            chroot=connect.chroot,
+            create_chroot=create_chroot,
+            session_timeout_ms=options.session_timeout_ms,
+            request_bytes_max=options.request_bytes_max,
+            digest=options.digest,
+            set_acl=options.set_acl,
+            tls=options.tls,
         )
+        return open_session(composition.runtime, access)
 
     @hookimpl
     def blumfeld_make_consensus(self, composition: Composition) -> ZkMetadata:
         """The node's part in the cluster."""
         options = composition.options
-        connect = _CONNECT.fullmatch(options.connect)
-        if connect is None:
-            allowed = "HOST:PORT,HOST:PORT/CHROOT, as Kafka's zookeeper.connect"
-            raise CompositionRefused("consensus.options.connect", f'"{options.connect}"', allowed)
         return ZkMetadata(
             composition,
             lambda create_chroot: self.zookeeper(composition, create_chroot=create_chroot),
             connect=options.connect,
-            chroot=connect["chroot"],
+            chroot=parse_connect(options.connect).chroot,
             connection_timeout_ms=options.connection_timeout_ms,
         )
 

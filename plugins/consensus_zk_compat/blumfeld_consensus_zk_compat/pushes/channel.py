@@ -149,6 +149,7 @@ class BrokerChannel:
         self._queue: deque[Batch] = deque()
         self._under_way: Batch | None = None
         self._work: Work | None = None
+        self._runs = False
         self._closed = False
 
     def send_all(self) -> None:
@@ -219,11 +220,12 @@ class BrokerChannel:
         return self._queue[-1]
 
     def _begin(self) -> None:
-        if self._work is None and not self._closed:
+        if not self._runs and not self._closed:
+            self._runs = True  # before: the work may be at its end when this returns
             self._work = self._runtime.scheduler.run(Lane.METADATA, self._send_batches(), self._ended)
 
     def _ended(self, _: None, defect: BaseException | None) -> None:
-        self._work = None
+        self._runs = False
         if defect is None:
             return
         self._events.error("a batch of pushes met a defect", broker_id=self.broker_id, exc_info=defect)

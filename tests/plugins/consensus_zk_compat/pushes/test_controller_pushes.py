@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -415,3 +416,21 @@ def test_a_replica_on_a_lost_disk_is_shown_offline(brokers: Brokers) -> None:
     assert [state.offline_replicas for topic in message.topic_states for state in topic.partition_states] == [
         [2]
     ]
+
+
+def test_a_queue_that_is_sent_at_once_is_no_end_of_the_channel(
+    brokers: Brokers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """This node's own pushes may be obeyed before the call that began to send them returns."""
+
+    def run(_: object, steps: Any, finished: Any, **__: object) -> Any:
+        for waited in steps:
+            assert waited is None or waited.done
+        finished(None, None)
+        return SimpleNamespace(cancel=lambda: None)
+
+    monkeypatch.setattr(brokers.runtime.scheduler, "run", run)
+    image = small()
+    brokers.begin(image)
+    brokers.commit(changed(image, "orders", 0, leader=2, leader_epoch=1))
+    assert leads(*brokers.take(1)) == [("orders", 0, 1, False)]
