@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import select
+import socket
+import ssl
+import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -15,6 +19,8 @@ from blumfeld.spi.runtime import Runtime
 
 DRAIN_MS = 1.0
 """The longest that the queue holds the loop in one turn."""
+PIECE_BYTES = 1 << 16
+"""Bytes that are read or sent at once."""
 
 
 class LoopQueue:
@@ -48,11 +54,14 @@ class LoopQueue:
 class Bell:
     """In place of the socket pair that wakes kazoo's thread: it counts, and it never blocks the thread that rings.
 
-    kazoo sends one byte for each request. A socket pair is full after some 280 of them, and would stop the loop.
+    kazoo sends one byte for each request. A socket pair is full after some 280 of them, and would stop the loop. While
+    kazoo's thread is busy, a ring is no system call.
     """
 
     def __init__(self) -> None:
-        self._fd = os.eventfd(0, os.EFD_SEMAPHORE | os.EFD_CLOEXEC)
+        self._fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        self._rings: deque[None] = deque()
+        self._sleeping = False
 
     def fileno(self) -> int:
         """As a socket."""
@@ -60,19 +69,91 @@ class Bell:
 
     def send(self, data: bytes) -> int:
         """Ring once."""
-        os.eventfd_write(self._fd, 1)
+        self._rings.append(None)
+        if self._sleeping:
+            os.eventfd_write(self._fd, 1)
         return len(data)
 
-    def recv(self, size: int) -> bytes:
+    def recv(self, _: int) -> bytes:
         """Take one ring."""
-        os.eventfd_read(self._fd)
-        return b"\0" * size
+        if not self._rings:
+            raise BlockingIOError("nobody has rung")
+        self._rings.pop()
+        return b"\0"
+
+    def rings(self) -> bool:
+        """Return whether a ring waits."""
+        return bool(self._rings)
+
+    def sleep(self) -> bool:
+        """Let the next ring wake the thread. Return whether it may sleep: nobody has rung."""
+        self._sleeping = True
+        return not self._rings
+
+    def wake(self) -> None:
+        """The thread is awake."""
+        self._sleeping = False
+        with contextlib.suppress(BlockingIOError):
+            os.eventfd_read(self._fd)
 
     def close(self) -> None:
         """Give the descriptor back. kazoo closes both ends of its pair, and this is both."""
         if self._fd >= 0:
             os.close(self._fd)
             self._fd = -1
+
+
+class BufferedSocket:
+    """A connection that reads and writes in large pieces. kazoo asks for each frame's length and body apart, and waits
+    for the socket each time: eight system calls a request without this."""
+
+    def __init__(self, connection: socket.socket, timeout_s: float) -> None:
+        self._socket = connection
+        self._timeout_ms = timeout_s * 1000.0
+        self._read = b""
+        self._at = 0
+        self._unsent = bytearray()
+        self.fileno = connection.fileno
+        self.setblocking = connection.setblocking
+        self.getpeername = connection.getpeername
+        self.sendall = connection.sendall
+        self.close = connection.close
+
+    def pending(self) -> int:
+        """Return the number of bytes that were read and not taken. kazoo asks for them as it does with TLS."""
+        return len(self._read) - self._at
+
+    def recv(self, size: int) -> bytes:
+        """Take what was read, or read."""
+        if self._at == len(self._read):
+            self._read, self._at = self._socket.recv(max(size, PIECE_BYTES)), 0
+        at = self._at
+        self._at = min(at + size, len(self._read))
+        return self._read[at : self._at]
+
+    def send(self, data: bytes | memoryview) -> int:
+        """Keep ``data`` for :meth:`flush`, which is called before anything is waited for."""
+        self._unsent += data
+        return len(data)
+
+    @property
+    def unsent_bytes(self) -> int:
+        """The bytes that wait for :meth:`flush`."""
+        return len(self._unsent)
+
+    def flush(self) -> None:
+        """Send what waits.
+
+        :raises OSError: the connection is gone, or the server takes nothing for long
+        """
+        while self._unsent:
+            try:
+                del self._unsent[: self._socket.send(self._unsent)]
+            except (BlockingIOError, ssl.SSLWantWriteError):
+                poll = select.poll()
+                poll.register(self._socket, select.POLLOUT)
+                if not poll.poll(self._timeout_ms):
+                    raise TimeoutError("the server takes no more requests") from None
 
 
 class LoopHandler(SequentialThreadingHandler):  # type: ignore[misc]
@@ -112,22 +193,41 @@ class LoopHandler(SequentialThreadingHandler):  # type: ignore[misc]
         if self.over:
             raise ConnectionRefusedError("the session is over")
         kwargs["timeout"] = min(self._connect_timeout_s, kwargs["timeout"])
-        return super().create_connection(*args, **kwargs)
+        connection = super().create_connection(*args, **kwargs)
+        return BufferedSocket(connection, self._connect_timeout_s)
 
     def select(
         self, readers: Sequence[Any], writers: Sequence[Any], _: Sequence[Any], timeout: float | None = None
     ) -> tuple[list[Any], list[Any], list[Any]]:
-        """As ``select.select``. kazoo's own makes a selector for each call, and doesn't see what TLS has decrypted."""
-        if decrypted := [reader for reader in readers if getattr(reader, "pending", int)()]:
-            return decrypted, [], []
+        """As ``select.select``, of a connection, or of a connection and the bell. A connection is always writable: it
+        keeps what it is given, and sends it here before the thread waits."""
+        if writers:
+            return [], list(writers), []
+        connection: BufferedSocket = readers[0]
+        bell: Bell | None = readers[1] if len(readers) > 1 else None
+        if connection.pending():
+            return [connection, bell] if bell is not None and bell.rings() else [connection], [], []
+        if bell is not None and bell.rings() and connection.unsent_bytes < PIECE_BYTES:
+            return [bell], [], []
+        connection.flush()
+        return self._wait(connection, bell, timeout), [], []
+
+    def _wait(self, connection: BufferedSocket, bell: Bell | None, timeout: float | None) -> list[Any]:
+        end_s = time.monotonic() + (math.inf if timeout is None else timeout)
+        while True:
+            left_s = max(0.0, end_s - time.monotonic())
+            ends = self._ready(connection, bell, None if left_s == math.inf else left_s * 1000.0)
+            # A ring may wake the thread after it was taken. To kazoo, nothing to do means that the time is over.
+            if ends or left_s == 0.0:
+                return ends
+
+    def _ready(self, connection: BufferedSocket, bell: Bell | None, timeout_ms: float | None) -> list[Any]:
         poll = select.poll()
-        for reader in readers:
-            poll.register(reader, select.POLLIN)
-        for writer in writers:
-            poll.register(writer, select.POLLOUT)
-        ready = {fd for fd, _ in poll.poll(None if timeout is None else timeout * 1000.0)}
-        return (
-            [reader for reader in readers if reader.fileno() in ready],
-            [writer for writer in writers if writer.fileno() in ready],
-            [],
-        )
+        poll.register(connection, select.POLLIN)
+        if bell is None:
+            return [connection] if poll.poll(timeout_ms) else []
+        poll.register(bell, select.POLLIN)
+        ready = {fd for fd, _ in poll.poll(timeout_ms if bell.sleep() else 0)}
+        bell.wake()
+        ends: list[Any] = [connection] if connection.fileno() in ready else []
+        return [*ends, bell] if bell.rings() else ends

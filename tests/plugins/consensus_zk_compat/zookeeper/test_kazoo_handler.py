@@ -4,10 +4,17 @@ from __future__ import annotations
 
 import socket
 import threading
+from collections.abc import Iterator
 
 import pytest
 
-from blumfeld_consensus_zk_compat.zookeeper.kazoo_handler import DRAIN_MS, Bell, LoopHandler, LoopQueue
+from blumfeld_consensus_zk_compat.zookeeper.kazoo_handler import (
+    DRAIN_MS,
+    PIECE_BYTES,
+    BufferedSocket,
+    LoopHandler,
+    LoopQueue,
+)
 from blumfeld_kit.fakes.real_time import RealTimeRuntime
 from blumfeld_kit.fakes.runtime import FakeRuntime
 
@@ -52,40 +59,102 @@ def test_a_flood_of_calls_leaves_the_loop_its_turns() -> None:
     assert turns.index("other") <= DRAIN_MS / 0.3 + 1
 
 
-def test_the_bell_never_holds_the_one_that_rings() -> None:
-    """A socket pair, which kazoo uses, is full after some hundreds."""
-    bell, same = LoopHandler(LoopQueue(FakeRuntime(1)), 1.0).create_socket_pair()
+class Ends:
+    """A handler with its bell, and a connection whose other end the test has."""
+
+    def __init__(self) -> None:
+        self.handler = LoopHandler(LoopQueue(FakeRuntime(1)), 1.0)
+        self.bell, _ = self.handler.create_socket_pair()
+        ours, self.server = socket.socketpair()
+        ours.setblocking(False)
+        self.connection = BufferedSocket(ours, 0.2)
+
+    def ready(self, timeout: float = 0.0) -> list[object]:
+        """What kazoo's thread finds to do."""
+        return self.handler.select([self.connection, self.bell], [], [], timeout)[0]
+
+
+@pytest.fixture
+def ends() -> Iterator[Ends]:
+    """Both ends of a connection."""
+    made = Ends()
+    yield made
+    for end in (made.bell, made.bell, made.connection, made.server):
+        end.close()
+
+
+def test_the_bell_never_holds_the_one_that_rings(ends: Ends) -> None:
+    """A socket pair, which kazoo uses, is full after some hundreds. Each ring is taken once."""
     for _ in range(2_000):
-        bell.send(b"\0")
-    handler = LoopHandler(LoopQueue(FakeRuntime(1)), 1.0)
+        ends.bell.send(b"\0")
     for _ in range(2_000):
-        assert handler.select([same], [], [], 0)[0] == [same]
-        same.recv(1)
-    assert handler.select([same], [], [], 0)[0] == []
-    bell.close()
-    same.close()
+        assert ends.ready() == [ends.bell]
+        ends.bell.recv(1)
+    assert ends.ready() == []
+    with pytest.raises(OSError, match=r"rung"):
+        ends.bell.recv(1)
 
 
-def test_what_tls_has_decrypted_is_ready_to_read() -> None:
-    """kazoo's own select waits for the socket, and the answer that came with the last one waits for the next ping."""
+def test_a_ring_wakes_the_thread_that_waits(ends: Ends) -> None:
+    ringing = threading.Timer(0.05, ends.bell.send, (b"\0",))
+    ringing.start()
+    assert ends.ready(20.0) == [ends.bell]
+    ringing.join()
 
-    class Decrypted:
-        def __init__(self, waiting: int) -> None:
-            self.waiting = waiting
-            self.ends = socket.socketpair()
 
-        def fileno(self) -> int:
-            return self.ends[0].fileno()
+def test_a_ring_that_was_taken_is_not_the_end_of_the_time(ends: Ends) -> None:
+    """kazoo drops the connection when its time is over and a ping is not answered."""
+    assert ends.bell.sleep()
+    ends.bell.send(b"\0")  # the thread is awake again before this has reached the kernel
+    ends.bell.recv(1)
+    answering = threading.Timer(0.05, ends.server.send, (b"answer",))
+    answering.start()
+    assert ends.ready(20.0) == [ends.connection]
+    answering.join()
 
-        def pending(self) -> int:
-            return self.waiting
 
-    handler = LoopHandler(LoopQueue(FakeRuntime(1)), 1.0)
-    for waiting, ready in ((0, False), (5, True)):
-        end = Decrypted(waiting)
-        assert (end in handler.select([end, Bell()], [], [], 0)[0]) == ready
-        for each in end.ends:
-            each.close()
+def test_what_was_read_at_once_is_taken_in_parts(ends: Ends) -> None:
+    """What waits in our hands is found without the socket; a request that waits meanwhile isn't forgotten."""
+    ends.server.send(b"headbody")
+    assert ends.ready() == [ends.connection]
+    assert ends.connection.recv(4) == b"head"
+    assert ends.ready() == [ends.connection]
+    ends.bell.send(b"\0")
+    assert ends.ready() == [ends.connection, ends.bell]
+    assert (ends.connection.recv(2), ends.connection.recv(9)) == (b"bo", b"dy")
+    ends.server.close()
+    ends.bell.recv(1)
+    assert ends.ready() == [ends.connection]
+    assert ends.connection.recv(4) == b""
+
+
+def test_requests_are_sent_together_before_the_thread_waits(ends: Ends) -> None:
+    ends.server.setblocking(False)
+    for number in range(3):
+        ends.bell.send(b"\0")
+        assert ends.handler.select([], [ends.connection], [], 1.0)[1] == [ends.connection]
+        ends.connection.send(b"%d" % number)
+    assert ends.ready() == [ends.bell]
+    with pytest.raises(BlockingIOError):
+        ends.server.recv(10)
+    for _ in range(3):
+        ends.bell.recv(1)
+    assert ends.ready() == []
+    assert ends.server.recv(10) == b"012"
+
+
+def test_many_requests_do_not_keep_the_thread_from_answers(ends: Ends) -> None:
+    """After each piece that is sent, the thread looks for answers."""
+    ends.bell.send(b"\0")
+    ends.connection.send(b"x" * PIECE_BYTES)
+    ends.server.send(b"answer")
+    assert ends.ready() == [ends.connection, ends.bell]
+
+
+def test_a_server_that_takes_nothing_is_an_error_in_time(ends: Ends) -> None:
+    ends.connection.send(b"x" * 10_000_000)
+    with pytest.raises(TimeoutError, match=r"takes no more"):
+        ends.ready()
 
 
 def test_a_session_that_is_over_connects_no_more() -> None:
