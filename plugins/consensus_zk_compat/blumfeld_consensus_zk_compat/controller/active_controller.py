@@ -89,6 +89,10 @@ class Part(NamedTuple):
     """Is told of the steps of each part, when the tree has them and the brokers are being told."""
     ended: Callable[[], None] | None = None
     """Is called when the tree has the last part, also after a defect."""
+    ends_take_over: bool = False
+    """Nothing is decided from here to :meth:`ActiveController.begin`: the brokers are told of the image then, and it
+    may not be ahead of the tree.
+    """
 
 
 class ActiveController:
@@ -147,6 +151,8 @@ class ActiveController:
         self._work: Work | None = None
         self._periodic: dict[str, Timer] = {}
         self._begun = False
+        self._holds = False
+        """The take-over is decided, and being written."""
         self._suspended = False
         self._stopped = False
 
@@ -164,7 +170,7 @@ class ActiveController:
         """The take-over is at its end: the brokers are told, and the commands that waited are decided on."""
         if self._stopped:
             return
-        self._begun = True
+        self._begun, self._holds = True, False
         self.pushes.begin(self.id, self.state.image)
         for change in self._deleted_before:
             self._committed(change)
@@ -357,6 +363,7 @@ class ActiveController:
 
     def _make(self, part: Part) -> None:
         """Decide and replay: now if the records are few. None may be under way."""
+        self._holds = part.ends_take_over
         try:
             decision = part.decide(self.state, self._moment())
             if not part.is_learned:
@@ -446,7 +453,7 @@ class ActiveController:
 
     @property
     def _has_work(self) -> bool:
-        if self._suspended or self._stopped:
+        if self._suspended or self._stopped or self._holds:
             return False
         return bool(self._placing or self._parts or self._happened or (self._begun and self._behind))
 

@@ -46,6 +46,11 @@ gave it one. The first state makes it 0, the version of a new znode.
 """
 
 
+def nothing(_state: ControllerState, _moment: Moment) -> ControllerDecision:
+    """Decide nothing: an event in its turn."""
+    return ControllerDecision([], NO_RESPONSE, atomic=False)
+
+
 def broker_came(
     state: ControllerState, _moment: Moment, *, registration: RegisterBrokerRecord
 ) -> ControllerDecision:

@@ -40,6 +40,7 @@ from blumfeld_consensus_zk_compat.controller.broker_lives import (
     end_reassignments,
     first_states_open,
     led_before,
+    nothing,
     states_read,
 )
 from blumfeld_consensus_zk_compat.controller.election import Elected
@@ -175,7 +176,8 @@ class Term:
         active.happened(Part("brokers that went before", brokers_went_before))
         active.happened(Part("leaders that started again", partial(led_before, partitions=tree.led_before)))
         active.happened(Part("left-over elections", elect_left_over))
-        active.happened(Part("left-over reassignments", end_reassignments, ended=self._begin))
+        active.happened(Part("left-over reassignments", end_reassignments))
+        active.happened(Part("end of the take-over", nothing, ended=self._begin, ends_take_over=True))
         self._watch("brokers", self._read_brokers)
 
     def _begin(self) -> None:

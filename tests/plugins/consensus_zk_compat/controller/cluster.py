@@ -222,7 +222,13 @@ class Cluster:
         return session
 
     def told(self, pushes: NotedPushes, change: Change | None) -> None:
-        """A controller tells the brokers: of everything, or of a change."""
+        """A controller tells the brokers: of everything (``None``), or of a change."""
+        if change is None:
+            for name, topic in pushes.image.topics.items():
+                for number, partition in topic.partitions.items():
+                    assert partition.partition_epoch <= self.version(name, number), (
+                        f"{name}-{number} is ahead"
+                    )
 
     async def _prepare(self) -> None:
         await self.by_hand.connect(10_000)

@@ -100,6 +100,28 @@ def test_another_candidate_takes_over_when_the_controllers_session_is_over() -> 
     cluster.check_image()
 
 
+@pytest.mark.parametrize("delay_ms", [50, 100, 150, 200])
+def test_a_broker_that_goes_while_the_take_over_is_written_waits_for_its_end(delay_ms: float) -> None:
+    cluster = Cluster(nodes=2)
+    first = cluster.begin(2)
+    cluster.create("t", [2])
+    [second] = [node for node in cluster.nodes if node is not first]
+    cluster.stop_broker(2)
+    cluster.advance()
+    cluster.zookeeper.expire(first.session.session_id)
+    cluster.zookeeper.latencies.client_ms = (5.0, 5.0)
+    cluster.zookeeper.latencies.commit_ms = (50.0, 50.0)
+    cluster.start_broker(2)
+    while not second.candidate.elections_won:
+        cluster.advance(1)
+    cluster.advance(delay_ms)
+    cluster.stop_broker(2)
+    cluster.advance(2_500)
+    assert second.works
+    assert cluster.state("t").leader == -1
+    cluster.check_image()
+
+
 def test_a_controller_that_resigns_hands_over() -> None:
     cluster = Cluster(nodes=2)
     first = cluster.begin()
