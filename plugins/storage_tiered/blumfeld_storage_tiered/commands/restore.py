@@ -30,6 +30,9 @@ def command(
         bool,
         typer.Option("--accept-losses", help="Restore what is whole, although the store lacks some of it."),
     ] = False,
+    keep_all: Annotated[
+        bool, typer.Option("--keep-all", help="Give each topic retention.ms and retention.bytes -1.")
+    ] = False,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Say what would be restored. Write nothing.")
     ] = False,
@@ -42,8 +45,17 @@ def command(
     """
     from blumfeld_storage_tiered.commands.opened import run
 
-    wanted = tuple(topics or ())
-    run(_restore(manifests, wanted, node, accept_losses=accept_losses, dry_run=dry_run, as_json=as_json))
+    run(
+        _restore(
+            manifests,
+            tuple(topics or ()),
+            node,
+            accept_losses=accept_losses,
+            keep_all=keep_all,
+            dry_run=dry_run,
+            as_json=as_json,
+        )
+    )
 
 
 async def _restore(
@@ -52,6 +64,7 @@ async def _restore(
     node: int | None,
     *,
     accept_losses: bool,
+    keep_all: bool,
     dry_run: bool,
     as_json: bool,
 ) -> int:
@@ -63,7 +76,7 @@ async def _restore(
     from blumfeld_storage_tiered.restore.directories import check_takes, formatted_node, restore_nodes
     from blumfeld_storage_tiered.restore.found import store_content
     from blumfeld_storage_tiered.restore.places import check_voters, places_of
-    from blumfeld_storage_tiered.restore.plan import plan_restore
+    from blumfeld_storage_tiered.restore.plan import Retention, plan_restore
 
     places = places_of({path: manifest_text(path) for path in manifests})
     same_store(manifests)
@@ -83,7 +96,10 @@ async def _restore(
                 nodes.append(restored)
         content = await store_content(opened.runtime, opened.store, opened.cluster_id, topics)
         brokers = [place.node_id for place in places if place.is_broker]
-        plan = plan_restore(content, brokers, opened.options.metadata_topic)
+        retention = Retention(
+            keep_all=keep_all, broker_ms=places[0].retention_ms, now_ms=opened.runtime.now_ms()
+        )
+        plan = plan_restore(content, brokers, opened.options.metadata_topic, retention)
         if missing := sorted(set(topics) - {topic.name for topic in plan.topics}):
             raise OSError(
                 f"--topic: {opened.shown} has no segment of {', '.join(missing)} that could be restored"

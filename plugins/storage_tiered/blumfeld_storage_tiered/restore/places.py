@@ -9,6 +9,7 @@ import msgspec
 
 from blumfeld.config.definitions import ConfigError
 from blumfeld.config.quorum import VOTERS, quorum_voters
+from blumfeld.config.values import BrokerConfig, TopicConfig
 from blumfeld.plugging.errors import ManifestError, Problem
 from blumfeld.plugging.sections import node_directory, parse_manifest, read_section
 
@@ -24,6 +25,8 @@ class NodePlace(msgspec.Struct, frozen=True, kw_only=True):
     is_broker: bool
     directories: tuple[str, ...]
     min_insync_replicas: int
+    retention_ms: int = -1
+    """``log.retention.ms``, or what stands for it."""
 
 
 class _NodeSection(msgspec.Struct, frozen=True):
@@ -78,6 +81,12 @@ def _places(path: str, text: str) -> list[NodePlace]:
     if not isinstance(count, int) or count < 1:
         raise ManifestError(path, [Problem("nodes", repr(count), "a number from 1 on")])
     directories = node.data_dirs or (node.data_dir,)
+    try:
+        broker = BrokerConfig(config)
+    except ConfigError as error:
+        raise ManifestError(
+            path, [Problem(f'config."{error.key}"', str(error.found), error.allowed)]
+        ) from None
     ids = range(node.id, node.id + count)
     return [
         NodePlace(
@@ -85,7 +94,8 @@ def _places(path: str, text: str) -> list[NodePlace]:
             node_id=node_id,
             is_broker="broker" in node.roles,
             directories=directories if count == 1 else tuple(node_directory(d, node_id) for d in directories),
-            min_insync_replicas=int(config.get(MIN_ISR, 1)),
+            min_insync_replicas=broker.int(MIN_ISR),
+            retention_ms=TopicConfig({}, broker).retention_ms,
         )
         for node_id in ids
     ]

@@ -38,7 +38,7 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
 
     kind: str
     """``hole``, ``damaged``, ``unreadable``: records are lost. ``no description``, ``deleted``, ``older namesake``,
-    ``unfinished``, ``open transaction``, ``empty``: they aren't."""
+    ``unfinished``, ``open transaction``, ``expired``, ``empty``: they aren't."""
     about: str
     """A key, a prefix of keys, or a topic."""
     text: str
@@ -90,15 +90,28 @@ class RestorePlan(msgspec.Struct, frozen=True, kw_only=True):
         return any(finding.loses for finding in self.findings)
 
 
+class Retention(msgspec.Struct, frozen=True, kw_only=True):
+    """What happens to old segments once the cluster has started."""
+
+    keep_all: bool = False
+    """Topics get :data:`KEEP_ALL` in the place of their own retention."""
+    broker_ms: int = 7 * 24 * 3_600_000
+    """``log.retention.ms`` of the brokers: for topics without a retention of their own."""
+    now_ms: int = 0
+
+
 def plan_restore(
-    content: StoreContent, brokers: Sequence[int], settings: MetadataTopicSettings
+    content: StoreContent,
+    brokers: Sequence[int],
+    settings: MetadataTopicSettings,
+    retention: Retention | None = None,
 ) -> RestorePlan:
     """Returns the cluster that this store and these brokers make up.
 
     :param brokers: the ids of the brokers, at least one
     :param settings: of ``__remote_log_metadata``
     """
-    planning = _Planning(content, sorted(brokers), settings)
+    planning = _Planning(content, sorted(brokers), settings, retention or Retention())
     topics = tuple(planning.topic(topic) for topic in planning.wanted())
     return RestorePlan(
         cluster_id=content.cluster_id,
@@ -113,8 +126,13 @@ def plan_restore(
 
 class _Planning:
     def __init__(
-        self, content: StoreContent, brokers: Sequence[int], settings: MetadataTopicSettings
+        self,
+        content: StoreContent,
+        brokers: Sequence[int],
+        settings: MetadataTopicSettings,
+        retention: Retention,
     ) -> None:
+        self._retention = retention
         self._content = content
         self._brokers = brokers
         self._settings = settings
@@ -164,10 +182,29 @@ class _Planning:
             count = max(count, description.partitions)
             configs = {**description.configs, ENABLE: "true"}
             factor = min(description.replication_factor, len(self._brokers))
+        if self._retention.keep_all:
+            configs |= KEEP_ALL
         partitions = [self._partition(found, number, factor) for number in range(count)]
+        self._tell_expired(found, configs, partitions)
         return RestoredTopic(
             name=found.topic, topic_id=found.topic_id, configs=configs, partitions=tuple(partitions)
         )
+
+    def _tell_expired(
+        self, found: FoundTopic, configs: Mapping[str, str], partitions: Sequence[RestoredPartition]
+    ) -> None:
+        retention_ms = int(configs.get("retention.ms", self._retention.broker_ms))
+        if retention_ms < 0:
+            return
+        oldest_ms = self._retention.now_ms - retention_ms
+        segments = [each for partition in partitions for each in partition.history.segments]
+        expired = [each for each in segments if each.max_timestamp_ms <= oldest_ms]
+        if expired:
+            text = (
+                f"{len(expired)} of {len(segments)} segments are older than retention.ms ({retention_ms}): the first"
+                " start deletes them. To keep them, restore with --keep-all"
+            )
+            self._note("expired", _shown(found), text)
 
     def _partition(self, topic: FoundTopic, number: int, factor: int) -> RestoredPartition:
         at = TopicIdPartition(topic.topic_id, number, topic.topic)

@@ -20,6 +20,7 @@ from blumfeld_storage_tiered.restore.plan import (
     PRODUCER_ID_MARGIN,
     RestoredTopic,
     RestorePlan,
+    Retention,
     plan_restore,
 )
 from tests.plugins.storage_tiered.catalog.history import AT, entries_of, remote_segment
@@ -136,6 +137,26 @@ def test_a_hole_loses_records_and_what_is_before_it_is_never_deleted() -> None:
     left = [(ObjectInfo("before the hole", 1, WRITTEN_MS), b"b" * 16)]
     sweep = plan_sweep(left, catalog, now_ms=1 << 50, grace_ms=1)
     assert (sweep.orphans, [info.key for info in sweep.unexplained]) == ((), ["before the hole"])
+
+
+def retained(retention: Retention, **configs: str) -> RestorePlan:
+    described = description(configs={name.replace("_", "."): value for name, value in configs.items()})
+    topic = found_topic(partition_of((0, 12), (12, 20)), described=described)
+    return plan_restore(StoreContent("cluster", [topic], [], WRITTEN_MS), (1,), SETTINGS, retention)
+
+
+def test_segments_that_the_first_start_will_delete_are_told() -> None:
+    """The cluster may have been away for days. All segments of the model were written at 0."""
+    assert "expired" in kinds(retained(Retention(now_ms=78), retention_ms="77"))
+    assert "expired" not in kinds(retained(Retention(now_ms=76), retention_ms="77"))
+    assert "expired" in kinds(retained(Retention(now_ms=78, broker_ms=77)))
+    assert "expired" not in kinds(retained(Retention(now_ms=78, broker_ms=77), retention_ms="-1"))
+
+
+def test_a_topic_may_keep_all() -> None:
+    plan = retained(Retention(now_ms=78, keep_all=True), retention_ms="77")
+    assert "expired" not in kinds(plan)
+    assert only(plan).configs["retention.ms"] == only(plan).configs["retention.bytes"] == "-1"
 
 
 def test_damage_loses_records() -> None:
