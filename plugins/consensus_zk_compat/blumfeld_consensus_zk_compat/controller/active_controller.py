@@ -23,6 +23,7 @@ from msgspec.structs import replace
 
 from blumfeld.metadata.controller import Controller, PeriodicCommand
 from blumfeld.metadata.decision import ControllerDecision, ControllerState, Moment
+from blumfeld.metadata.slices import BATCH_RECORDS_MAX
 from blumfeld.spi.cluster import TopicImage
 from blumfeld.spi.completion import Completion, Steps
 from blumfeld.spi.defects import command_text, place_of
@@ -58,6 +59,10 @@ from blumfeld_consensus_zk_compat.ports import Pushes
 
 ASK_AGAIN_MS = 100
 """Pause before a broker is asked again to stop replicas, if the request was lost with its channel."""
+REFUSED_MS = 5_000
+"""Pause before a broker is asked again to stop replicas that it could not stop."""
+_LASTING = frozenset({ErrorCode.NONE, ErrorCode.KAFKA_STORAGE_ERROR})
+"""Answers that only the broker's next process changes: the replica is deleted, or its disk is lost."""
 NOT_OF_A_TREE = frozenset(
     {
         "AssignReplicasToDirsRequest",
@@ -339,10 +344,13 @@ class ActiveController:
     def _replicas_stopped(self, broker_id: int, stopped: Completion[dict[TopicPartition, ErrorCode]]) -> None:
         if self._stopped:
             return
-        if stopped.error is None:
-            self._do(self.deletions.answered(broker_id, stopped.result()))
-        else:
+        if stopped.error is not None:
             self._runtime.call_later(ASK_AGAIN_MS, partial(self._ask_again, broker_id))
+            return
+        answers = stopped.result()
+        if not _LASTING.issuperset(answers.values()):
+            self._runtime.call_later(REFUSED_MS, partial(self._ask_again, broker_id))
+        self._do(self.deletions.answered(broker_id, answers))
 
     def _ask_again(self, broker_id: int) -> None:
         if self._begun and not self._stopped:
@@ -410,6 +418,8 @@ class ActiveController:
     def _place(self, part: Part, decision: ControllerDecision) -> Steps[None]:
         try:
             steps = yield from replayed(self.state.image, decision.records, self.id.epoch)
+            if len(decision.records) > BATCH_RECORDS_MAX:
+                yield None  # to make its writes takes a turn of its own
             self._send(part, decision, steps)
         except Exception as defect:  # the image is half changed
             self._events.error("a decision contradicts the controller's image", exc_info=defect)

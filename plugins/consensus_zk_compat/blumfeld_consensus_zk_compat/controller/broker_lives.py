@@ -40,10 +40,6 @@ NO_RESPONSE = BrokerHeartbeatResponse()
 """The response of a decision without a request. It means nothing."""
 UNKNOWN_BROKER_EPOCH = -1
 """The broker epoch of a request older than KIP-380."""
-STATELESS_EPOCH = -1
-"""Partition epoch of a partition that has no state in the tree: the controller that created its topic died before it
-gave it one. The first state makes it 0, the version of a new znode.
-"""
 
 
 def nothing(_state: ControllerState, _moment: Moment) -> ControllerDecision:
@@ -149,6 +145,9 @@ def first_states_open(
 ) -> ControllerDecision:
     """Leave it open which replicas of partitions without a state are in sync: nothing was written to them, so any live
     ones are. The tree has nothing of this.
+
+    They have partition epoch -1, so that the first state makes it 0, the version of a new znode. No other partition has
+    an empty ISR.
     """
     records: list[Message] = []
     for at in partitions:
@@ -201,7 +200,7 @@ def elect_left_over(
 def _first_states(state: ControllerState, ahead: Sweep | None) -> tuple[list[Message], Sweep | None]:
     def first_state(topic: TopicImage, partition: PartitionImage) -> Message | None:
         active = [replica for replica in partition.replicas if state.image.is_active(replica)]
-        if partition.partition_epoch != STATELESS_EPOCH or not active:
+        if partition.isr or not active:
             return None
         return PartitionChangeRecord(
             partition_id=partition.partition, topic_id=topic.topic_id, isr=active, leader=active[0]

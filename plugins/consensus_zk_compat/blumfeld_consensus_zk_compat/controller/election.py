@@ -25,7 +25,6 @@ from blumfeld.spi.zookeeper import (
     Delete,
     Node,
     NodeExistsError,
-    NodeStat,
     NoNodeError,
     Operation,
     SessionExpiredError,
@@ -40,6 +39,7 @@ from blumfeld_consensus_zk_compat.tree.forms import (
     TreeError,
     decode_controller,
     decode_epoch,
+    decode_migration,
     encode_controller,
     encode_epoch,
 )
@@ -212,14 +212,23 @@ class Election:
         if pause_ms > 0:
             self._later(pause_ms)
             return
-        self._zookeeper.exists(MIGRATION).when_done(self._then(self._migration_seen))
+        self._zookeeper.get(MIGRATION).when_done(self._then(self._migration_read))
 
-    def _migration_seen(self, done: Completion[NodeStat | None]) -> None:
-        if done.error is not None:
+    def _migration_read(self, done: Completion[Node]) -> None:
+        """Before KRaft's controllers take the cluster over (``kraft_controller_epoch``), brokers still elect."""
+        if done.error is not None and not isinstance(done.error, NoNodeError):
             self._failed(done.error)
-        elif done.result() is not None:
-            # No event tells of its end: a migration that is rolled back deletes it by hand.
-            self._refuse("there is /migration: the cluster moves, or has moved, to KRaft")
+            return
+        data = b"" if done.error is not None else done.result().data
+        try:
+            begun = bool(data) and decode_migration(MIGRATION, data).kraft_controller_epoch >= 0
+        except TreeError as error:
+            self._refuse(str(error))
+            self._later()
+            return
+        if begun:
+            # No event tells of its end: who rolls a migration back deletes the node by hand.
+            self._refuse(f"{MIGRATION} says that KRaft's controllers have taken the cluster over")
             self._later()
         else:
             self._zookeeper.get(CONTROLLER_EPOCH).when_done(self._then(self._epoch_read))

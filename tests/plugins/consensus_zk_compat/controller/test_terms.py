@@ -179,6 +179,12 @@ def test_a_tree_that_belongs_to_kraft_or_to_nobody_is_not_controlled(path: str, 
     assert cluster.zookeeper.tree.get(path).data == data
 
 
+def test_a_migration_that_has_taken_nothing_over_yet_lets_brokers_elect() -> None:
+    cluster = Cluster()
+    cluster.do(Create(paths.MIGRATION, b'{"version":0,"kraft_controller_epoch":-1}'))
+    cluster.begin()
+
+
 def test_a_command_to_a_node_that_is_not_the_controller_gets_not_controller() -> None:
     cluster = Cluster(nodes=2)
     cluster.begin()
@@ -284,6 +290,21 @@ def test_the_name_of_a_topic_that_goes_is_taken_until_its_last_replica_is_delete
     cluster.advance(1_000)
     assert is_gone(cluster)
     assert cluster.create("t", [1]) == ErrorCode.NONE
+
+
+def test_a_broker_that_could_not_delete_a_replica_is_asked_again() -> None:
+    cluster = Cluster()
+    node = cluster.begin()
+    cluster.create("t", [1, 2])
+    cluster.answer = lambda broker, _: ErrorCode.UNKNOWN_SERVER_ERROR if broker == 2 else ErrorCode.NONE
+    cluster.delete("t")
+    cluster.answer = lambda _, __: ErrorCode.NONE
+    cluster.advance(3_000)
+    assert not is_gone(cluster)
+    cluster.advance(3_000)
+    assert is_gone(cluster)
+    assert node.pushes is not None
+    assert [call[1] for call in node.pushes.calls if call[0] == "stop"] == [1, 2, 2]
 
 
 def test_the_next_controller_goes_on_with_a_deletion() -> None:
