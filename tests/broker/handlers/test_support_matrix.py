@@ -69,6 +69,13 @@ def test_no_version_is_served_that_kafka_does_not_have() -> None:
         assert info.min_version <= low <= high <= info.max_version, info.name
 
 
+def test_what_only_a_cluster_with_a_zookeeper_speaks_is_not_advertised() -> None:
+    """Keys 4 to 7 have messages, and no handler but those of the plug-in that brings a ZooKeeper."""
+    zookeepers = {key for key, info in API_BY_KEY.items() if "zkBroker" in info.listeners}
+    assert zookeepers == {4, 5, 6, 7}
+    assert not zookeepers & set(advertised())
+
+
 def test_what_is_said_not_to_be_advertised_is_not() -> None:
     """And what is neither advertised nor said to be missing has been forgotten."""
     text = (ROOT / "docs" / "not-implemented.md").read_text()

@@ -59,6 +59,8 @@ Multi = tuple[Operation, ...]
 Unit = list[Operation]
 """Operations that are in one ``multi``, whatever the size of the change."""
 
+ACL_BYTES_MAX = 43
+"""The longest list that a session gives a new node: its creator does everything, everybody reads."""
 _CONFIG_CHANGE = f"{paths.CONFIG_CHANGES}/config_change_"
 _TOKEN_CHANGE = f"{paths.TOKEN_CHANGES}/token_change_"
 
@@ -370,7 +372,7 @@ class TreeWriter:
 
     def _bytes(self, operations: Unit) -> int:
         """Bytes that these add to a request."""
-        return request_bytes(operations, self._chroot) - request_bytes(())
+        return request_bytes(operations, self._chroot, ACL_BYTES_MAX) - request_bytes(())
 
     def _packed(self, units: Iterable[Unit]) -> list[Multi]:
         """The fewest requests that keep each unit whole and in order."""

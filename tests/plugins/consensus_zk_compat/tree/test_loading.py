@@ -204,6 +204,19 @@ def test_a_partition_without_a_state_waits_for_its_first_election(kafka: TreeSes
     assert read.versions.without_state == {("orders", 1)}
 
 
+def test_a_leader_that_came_again_after_it_was_elected_is_told_of(kafka: TreeSession) -> None:
+    """The state is older than the leader's registration: an earlier process of that broker led."""
+    elected = {at.topic for at in load(kafka).led_before}
+    data = kafka.tree.get("/brokers/ids/2").data
+    kafka.change(Delete("/brokers/ids/2"))
+    kafka.put("/brokers/ids/2", data)
+    assert set(load(kafka).led_before) == {TopicPartition("orders", 1)}
+    state = paths.state("orders", 1)
+    kafka.change(Set(state, kafka.tree.get(state).data))
+    assert load(kafka).led_before == ()
+    assert not elected
+
+
 def test_a_topic_of_an_old_kafka_waits_for_its_id(kafka: TreeSession) -> None:
     old = TopicNode({0: (1,)})
     kafka.put(paths.topic("old"), encode_topic(old))

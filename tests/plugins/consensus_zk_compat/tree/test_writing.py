@@ -45,6 +45,7 @@ from blumfeld_consensus_zk_compat.tree.forms_topics import TopicNode, decode_top
 from blumfeld_consensus_zk_compat.tree.loading import loaded, subtree
 from blumfeld_consensus_zk_compat.tree.versions import TreeVersions
 from blumfeld_consensus_zk_compat.tree.writing import Multi, TreeWriter, config_operations
+from blumfeld_consensus_zk_compat.zookeeper.acls import Acls
 from tests.everyday import examples
 from tests.plugins.consensus_zk_compat.tree.kafka_nodes import tree
 from tests.plugins.consensus_zk_compat.tree.tree_cluster import Crashed, TreeCluster, in_tree
@@ -443,7 +444,8 @@ def test_a_partition_that_somebody_else_wrote_fails_the_write() -> None:
 
 
 def test_no_request_is_larger_than_the_session_allows() -> None:
-    """A large creation goes in several, each with the check; the bytes are counted with the chroot."""
+    """A large creation goes in several, each with the check. Chroot and access lists count."""
+    secure = Acls(secure=True).bytes_max
     at = writer(3_000)
     partitions = {
         n: PartitionImage(partition=n, replicas=(1,), isr=(1,), leader=1, leader_epoch=0, partition_epoch=0)
@@ -455,12 +457,12 @@ def test_no_request_is_larger_than_the_session_allows() -> None:
     assert len(multis) > 5
     for multi in multis:
         assert multi[0] == Check(paths.CONTROLLER_EPOCH, 7)
-        assert request_bytes(multi) <= 3_000
+        assert request_bytes(multi, acl_bytes=secure) <= 3_000
     far = TreeWriter(TreeVersions(controller_epoch=7), 3, 3_000, chroot="/" + "c" * 200)
     longer = far.multis(Change(topics_created=(topic,), partitions=steps), MetadataImage())
     assert len(longer) > len(multis)
     for multi in longer:
-        assert request_bytes(multi, "/" + "c" * 200) <= 3_000
+        assert request_bytes(multi, "/" + "c" * 200, secure) <= 3_000
 
 
 def test_a_topic_that_no_request_can_hold_is_known_before() -> None:
