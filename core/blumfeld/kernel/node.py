@@ -408,10 +408,12 @@ class Node:
                 composition.runtime, directories, node.id, wanted, may_be_new=composition.single_node
             )
         else:
+            self.starting = "consensus"
             self._when_stopped("consensus", composition.metadata.stop)
             known = known_cluster_id(composition.runtime, directories, node.id, wanted)
             formatted = bool(formatted_directories(composition.runtime, directories))
             composition.cluster_id = await keeper.agreed_cluster_id(known, is_formatted=formatted)
+        self.starting = "storage"
         await composition.storage.start(composition.cluster_id, node.id)
         self._when_stopped("storage", self._stop_storage)
 
