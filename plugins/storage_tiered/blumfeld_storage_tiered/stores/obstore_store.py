@@ -29,10 +29,7 @@ PART_BYTES = 8 << 20
 PARTS_AT_ONCE = 2
 """Parts of one upload that are sent at the same time. An upload holds one more in memory."""
 COPY_BYTES = 1 << 20
-"""A writer of obstore copies what it is given on the loop's thread: 8 MiB at once would hold the loop for 2 ms."""
-PUT_BYTES_MAX = 64 << 10
-"""Bytes of the largest object that is put by one call. The call copies them before it returns: 8 MiB held the loop for
-13 ms and more. A writer that is given no more than :data:`PART_BYTES` makes one request, too."""
+"""obstore copies what it is given on the loop's thread: 8 MiB at once would hold the loop for 2 ms."""
 LIST_PAGE = 1000
 NAME_MAX = 255
 """Bytes of a name that file systems take."""
@@ -64,10 +61,7 @@ class ObstoreStore:
         self._sorts = sorts
 
     async def put(self, key: str, data: bytes, *, if_absent: bool = False) -> None:
-        """As ``ObjectStore.put``. A conditional put is small: it claims a store."""
-        if len(data) > PUT_BYTES_MAX and not if_absent:
-            await self._write(key, _single(data))
-            return
+        """As ``ObjectStore.put``."""
         mode = "create" if if_absent else "overwrite"
         await self._call(
             "put",
@@ -77,9 +71,6 @@ class ObstoreStore:
 
     async def put_parts(self, key: str, parts: AsyncIterator[bytes]) -> None:
         """As ``ObjectStore.put_parts``."""
-        await self._write(key, parts)
-
-    async def _write(self, key: str, parts: AsyncIterator[bytes]) -> None:
         writer = await self._call("put", key, lambda: self._writer(key))
         try:
             async for part in parts:
@@ -289,10 +280,6 @@ def _make_durable(files: Files, path: str, top: str) -> None:
     while folder != top:
         folder = folder.rpartition("/")[0]
         files.sync_dir(folder or "/")
-
-
-async def _single(part: bytes) -> AsyncIterator[bytes]:
-    yield part
 
 
 async def _next_page(stream: Any) -> Sequence[Any] | None:
