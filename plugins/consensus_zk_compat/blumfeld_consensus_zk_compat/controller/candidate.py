@@ -17,6 +17,7 @@ from blumfeld.wire.errors import BrokerError, ErrorCode
 from blumfeld.wire.schema import Message
 from blumfeld_consensus_zk_compat.controller.election import Elected, Election
 from blumfeld_consensus_zk_compat.controller.term import MakePushes, Term
+from blumfeld_consensus_zk_compat.controller.watched_nodes import TopicWatches
 from blumfeld_consensus_zk_compat.tree import paths
 from blumfeld_consensus_zk_compat.tree.forms import TreeError
 from blumfeld_consensus_zk_compat.tree.loading import Loaded, loaded
@@ -140,7 +141,7 @@ class Candidate:
 
     async def _take_over(self, elected: Elected) -> None:
         try:
-            tree = await self._load(elected)
+            tree, topics = await self._load(elected)
         except (ZooKeeperError, TreeError) as error:
             self._taking_over = None
             self._events.error("the tree can't be taken over", error=str(error))
@@ -150,6 +151,7 @@ class Candidate:
         term = self._term = Term(
             elected=elected,
             tree=tree,
+            topics=topics,
             zookeeper=self._zookeeper,
             chroot=self._chroot,
             runtime=self._runtime,
@@ -166,10 +168,11 @@ class Candidate:
             term.active.suspend()
         term.take_over()
 
-    async def _load(self, elected: Elected) -> Loaded:
+    async def _load(self, elected: Elected) -> tuple[Loaded, TopicWatches]:
         """Load the tree, as often as it takes to have it in a form that can be controlled."""
         while True:
-            steps = loaded(self._zookeeper, section_kinds=self._section_kinds)
+            topics = TopicWatches()
+            steps = loaded(self._zookeeper, section_kinds=self._section_kinds, watch_of=topics.watch_of)
             tree = await self._runtime.scheduler.completed(Lane.METADATA, steps)
             if tree.versions.controller_epoch != elected.epoch_version:
                 raise BadVersionError(paths.CONTROLLER_EPOCH, "another controller was elected")
@@ -185,7 +188,7 @@ class Candidate:
                 for topic in tree.marked:
                     await self._zookeeper.multi([check, Delete(paths.deletion(topic.name))])
             else:
-                return tree
+                return tree, topics
 
     def _dropped(self, error: BaseException) -> None:
         self._term = None

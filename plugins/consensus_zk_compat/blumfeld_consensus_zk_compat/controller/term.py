@@ -14,14 +14,22 @@ from blumfeld.config.values import BrokerConfig
 from blumfeld.metadata.controller import Controller
 from blumfeld.metadata.decision import ControllerDecision, ControllerState, Moment
 from blumfeld.spi.cluster import GROUP_RESOURCE, PartitionImage, TopicImage
-from blumfeld.spi.completion import Steps
+from blumfeld.spi.completion import Completion, Steps
 from blumfeld.spi.hooks import EventLog, Feature
 from blumfeld.spi.image_sections import ControllerCommand
-from blumfeld.spi.runtime import Runtime, Timer
+from blumfeld.spi.runtime import Runtime, Task, Timer
 from blumfeld.spi.scheduler import Lane
 from blumfeld.spi.steps import waited
 from blumfeld.spi.storage import TopicPartition
-from blumfeld.spi.zookeeper import Check, Delete, NoNodeError, Watch, ZooKeeper
+from blumfeld.spi.zookeeper import (
+    Check,
+    ConnectionLostError,
+    Delete,
+    NoNodeError,
+    SessionExpiredError,
+    Watch,
+    ZooKeeper,
+)
 from blumfeld.wire.errors import BrokerError, ErrorCode
 from blumfeld.wire.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
@@ -44,7 +52,13 @@ from blumfeld_consensus_zk_compat.controller.broker_lives import (
     states_read,
 )
 from blumfeld_consensus_zk_compat.controller.election import Elected
-from blumfeld_consensus_zk_compat.controller.watched_nodes import Read, WatchedNode, broker_news
+from blumfeld_consensus_zk_compat.controller.watched_nodes import (
+    RETRY_MS,
+    Read,
+    TopicWatches,
+    WatchedNode,
+    broker_news,
+)
 from blumfeld_consensus_zk_compat.ports import Pushes, ReplicaFailed, StaleController
 from blumfeld_consensus_zk_compat.tree import paths
 from blumfeld_consensus_zk_compat.tree.forms import TreeError, broker_record, decode_broker
@@ -63,6 +77,8 @@ FITS_ALWAYS = 1_000
 """Partitions of a topic whose assignment fits one node for certain."""
 SLICE_PARTITIONS = 256
 """Partitions of one step of the take-over that is not written."""
+READS = 256
+"""Topics that are read at once."""
 TOPICS_PAUSE_MS = 1_000
 """Pause before the names of all topics are read again. They are read to see what others wrote by hand."""
 REASSIGNED_LOOK_MS = 1_000
@@ -85,6 +101,7 @@ class Term:
     """From the moment when the tree was loaded to :meth:`stop`.
 
     :param tree: as loaded after the election
+    :param topics: the watches that were left by the load
     :param stale: is told that a broker knows a later controller
     :param dropped: is told of the error that ended the term
     :param fenced: is told of each write that was refused because this controller's time was over
@@ -95,6 +112,7 @@ class Term:
         *,
         elected: Elected,
         tree: Loaded,
+        topics: TopicWatches,
         zookeeper: ZooKeeper,
         chroot: str,
         runtime: Runtime,
@@ -111,6 +129,8 @@ class Term:
         self._runtime = runtime
         self._events = events
         self._tree = tree
+        self._topics = topics
+        self._tasks: list[Task] = []
         self._check = Check(paths.CONTROLLER_EPOCH, elected.epoch_version)
         self._writer = TreeWriter(tree.versions, elected.id.epoch, zookeeper.request_bytes_max, chroot)
         self._controller = Controller(tree.image, config, features, commands)
@@ -140,6 +160,8 @@ class Term:
         """Decide no more. What waits gets NOT_CONTROLLER."""
         for watched in self._watched:
             watched.stop()
+        for task in self._tasks:
+            task.cancel()
         if self._timer is not None:
             self._timer.cancel()
         self.active.stop()
@@ -184,6 +206,7 @@ class Term:
         self.active.begin()
         self._events.info("controller at work", epoch=self.active.id.epoch)
         self._watch("topics", self._read_topics, TOPICS_PAUSE_MS)
+        self._tasks.append(self._runtime.spawn(self._follow_topics(), "watch assignments"))
         self._watch("deletions", self._read_deletions)
         self._watch("reassignments", self._read_reassignments)
         self._watch("preferred elections", self._read_elections)
@@ -316,11 +339,49 @@ class Term:
         for name in known.keys() - names.keys() if is_sent else ():
             if name in self._controller.image.topics:
                 raise TopicsChanged(f"{paths.topic(name)} was deleted, and nobody had marked it")
+        for name in names.keys() - self._topics.watched:
+            if name in known:
+                self._topics.look_at(name)
         for name in names.keys() - known.keys():
             if name in self._controller.image.topics or self.active.is_marked(name):
                 continue
             if await self._zookeeper.exists(paths.topic(name)) is not None:
                 raise TopicsChanged(f"{paths.topic(name)} was created by somebody else")
+
+    async def _follow_topics(self) -> None:
+        """See assignments that others write by hand: old tools add partitions so."""
+        while True:
+            changed = await self._topics.changed()
+            for some in (changed[at : at + READS] for at in range(0, len(changed), READS)):
+                try:
+                    await self._look_at_topics(some)
+                except ConnectionLostError:
+                    await self._pause(RETRY_MS)
+                    for name in some:
+                        self._topics.look_at(name)
+                except SessionExpiredError:
+                    return
+                except Exception as error:
+                    self.active.drop(error)
+                    return
+
+    async def _look_at_topics(self, changed: Sequence[str]) -> None:
+        # Requests of one session take effect in order, so what was planned until now is in the answer.
+        versions, get = self._writer.versions.topics, self._zookeeper.get
+        reads = [(name, versions.get(name), get(paths.topic(name), self._topics.event)) for name in changed]
+        for name, planned, read in reads:
+            try:
+                node = await read
+            except NoNodeError:
+                continue
+            self._topics.watched.add(name)
+            if planned is not None and node.stat.version > planned:
+                raise TopicsChanged(f"{paths.topic(name)} was written by somebody else")
+
+    async def _pause(self, pause_ms: float) -> None:
+        over: Completion[None] = Completion()
+        self._runtime.call_later(pause_ms, partial(over.complete, None))
+        await over
 
     async def _read_deletions(self, watch: Watch) -> None:
         names = await self._children(paths.DELETIONS, watch)

@@ -9,9 +9,11 @@ from blumfeld.spi.completion import Completion
 from blumfeld.spi.runtime import Runtime, Task
 from blumfeld.spi.zookeeper import ConnectionLostError, SessionExpiredError, Watch, WatchEvent
 from blumfeld.wire.messages.metadata_records import RegisterBrokerRecord
+from blumfeld_consensus_zk_compat.tree import paths
 
 RETRY_MS = 200
 """Pause before a read is tried again after the connection was lost."""
+_TOPIC = f"{paths.TOPICS}/"
 Read = Callable[[Watch], Awaitable[None]]
 """Reads under this watch, and takes what it finds."""
 
@@ -68,6 +70,45 @@ class WatchedNode:
         over: Completion[None] = Completion()
         self._runtime.call_later(pause_ms, lambda: over.complete(None))
         await over
+
+
+class TopicWatches:
+    """The watches over the nodes of all topics. The load of the tree leaves the first ones, because to read all topics
+    once more would take as long again.
+    """
+
+    def __init__(self) -> None:
+        self.watched: set[str] = set()
+        """Topics whose node was read with a watch."""
+        self._changed: dict[str, None] = {}
+        self._told: Completion[None] = Completion()
+
+    def watch_of(self, path: str) -> Watch | None:
+        """A ``WatchOf`` for the load: of topics only."""
+        if not path.startswith(_TOPIC):
+            return None
+        self.watched.add(path.removeprefix(_TOPIC))
+        return self.event
+
+    def event(self, event: WatchEvent) -> None:
+        """Note a topic whose node was written, or whose watch was lost."""
+        name = event.path.removeprefix(_TOPIC)
+        self.watched.discard(name)
+        self.look_at(name)
+
+    def look_at(self, name: str) -> None:
+        """Have a topic's node read."""
+        self._changed[name] = None
+        if not self._told.done:
+            self._told.complete(None)
+
+    async def changed(self) -> list[str]:
+        """Returns the topics whose nodes are to be read, when there are some."""
+        if not self._changed:
+            self._told = Completion()
+            await self._told
+        changed, self._changed = list(self._changed), {}
+        return changed
 
 
 class BrokerNews(NamedTuple):

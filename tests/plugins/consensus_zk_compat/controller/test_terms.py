@@ -21,6 +21,7 @@ from blumfeld.wire.messages.alter_partition_reassignments import (
 from blumfeld.wire.messages.controlled_shutdown import ControlledShutdownRequest, ControlledShutdownResponse
 from blumfeld.wire.messages.create_topics import CreateTopicsRequest
 from blumfeld_consensus_zk_compat.tree import paths
+from blumfeld_consensus_zk_compat.tree.forms_topics import TopicNode, decode_topic, encode_topic
 from tests.plugins.consensus_zk_compat.controller.cluster import Cluster
 
 
@@ -251,6 +252,45 @@ def test_a_topic_that_was_created_by_hand_gets_its_states() -> None:
     assert (cluster.state("old").leader, cluster.state("old", 1).leader) == (1, 2)
     assert cluster.version("old") == 0
     cluster.check_image()
+
+
+@pytest.mark.parametrize("is_new", [False, True])
+def test_partitions_that_were_added_by_hand_get_their_states(is_new: bool) -> None:
+    cluster = Cluster(nodes=2)
+    first = cluster.begin()
+    cluster.create("t", [1, 2])
+    if not is_new:
+        cluster.zookeeper.expire(first.session.session_id)
+    cluster.advance(3_000)
+    path = paths.topic("t")
+    node = decode_topic(path, cluster.zookeeper.tree.get(path).data)
+    more = TopicNode({**node.partitions, 1: (2, 3)}, node.topic_id)
+
+    async def write() -> None:
+        await cluster.by_hand.set(path, encode_topic(more))
+
+    cluster.runtime.run(write())
+    cluster.advance(3_000)
+    assert cluster.state("t", 1).leader == 2
+    cluster.check_image()
+
+
+def test_the_controllers_own_writes_of_an_assignment_end_no_term() -> None:
+    cluster = Cluster()
+    node = cluster.begin()
+    cluster.create("t", [1, 2])
+    cluster.advance(3_000)
+    for replicas in ([1, 3], [1, 2, 3], [2, 1]):
+        reassign(cluster, *replicas)
+        assert alter_isr(cluster, cluster.state("t").leader, 1, 2, 3) in (
+            ErrorCode.NONE,
+            ErrorCode.INVALID_REQUEST,
+        )
+        cluster.advance(1_500)
+    assert node.candidate.elections_won == 1
+    node.session.disconnect()
+    cluster.advance(5_000)
+    assert node.candidate.elections_won == 1
 
 
 # Deletions
