@@ -34,7 +34,12 @@ class LostCluster:
     def __init__(self, folder: Path, store: Mapping[str, Any]) -> None:
         self.data_dir = folder / "data"
         self.manifest = folder / "node.toml"
-        self.options = {"metadata_topic": METADATA_TOPIC, **store}
+        self.options: dict[str, Any] = {"metadata_topic": METADATA_TOPIC, **store}
+        self.configure()
+
+    def configure(self, **options: Any) -> None:
+        """Write the manifest, with further options."""
+        self.options |= options
         self.manifest.write_text(
             f'[node]\ndata_dir = "{self.data_dir}"\n'
             f'[storage]\nplugin = "storage_tiered"\noptions = {_inline(self.options)}\n'

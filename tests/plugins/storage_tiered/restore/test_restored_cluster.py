@@ -236,3 +236,38 @@ def test_a_topic_that_the_store_does_not_have_is_named(lost: LostCluster) -> Non
         lost.await_description()
     refused = lost.tiered("restore", "--dry-run", "--topic", "tocks")
     assert (refused.exit_code, "has no segment of tocks" in refused.stderr) == (2, True)
+
+
+def test_a_log_with_a_hole_begins_behind_it_and_no_sweep_deletes_what_is_before(
+    lost: LostCluster, tmp_path: Path
+) -> None:
+    lost.configure(sweep={"interval_ms": 1000, "orphan_grace_ms": 1000, "copy_grace_ms": 1000})
+    with lost.broker() as broker:
+        create(broker, "ticks", segment_bytes=str(1 << 20))
+        produce(broker, "ticks", [b"%d:" % number + bytes(100_000) for number in range(45)])
+        end = await_local_segments(lost.data_dir / "ticks-0")
+    lost.lose_disk()
+    segments = sorted(tmp_path.glob("store/ticks-0-*/*.log"))
+    assert len(segments) >= 3
+    for path in segments[1].parent.glob(f"{segments[1].stem}.*"):
+        path.unlink()
+    start = int(segments[2].name[:20])
+    lost.format()
+    refused = lost.tiered("restore")
+    assert (refused.exit_code, "hole: ticks-0-" in refused.stdout) == (1, True)
+    assert "nothing was written" in refused.stderr
+    accepted = lost.tiered("restore", "--accept-losses")
+    assert accepted.exit_code == 0, accepted.output
+    before = {path for path in tmp_path.glob("store/ticks-0-*/*") if path.name.startswith(segments[0].stem)}
+    with lost.broker() as broker:
+        assert offsets(broker, "ticks") == (start, end)
+        assert [offset for offset, _ in consume(broker, "ticks", start, end)] == list(range(start, end))
+        wait_until(lambda: broker.call(lambda: listings(broker)) >= 3)
+    assert len(before) == 6
+    assert all(path.exists() for path in before)
+
+
+def listings(broker: EmbeddedBroker) -> int:
+    """How often the node has looked for orphans."""
+    storage: Any = broker.node.composition.storage
+    return int(storage._tiering.store.requests["list"])
