@@ -13,7 +13,7 @@ import signal
 import socket
 import subprocess
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from campaigns.references import default_folder, find_references
@@ -27,27 +27,41 @@ TICK_MS = 500
 """So that a session's timeout may be a second."""
 
 
-def server_command(folder: Path, port: int) -> Sequence[str] | None:
-    """Return the command of a server that keeps its data in ``folder``, or ``None``: there is none on this machine."""
+def jars_folder() -> Path | None:
+    """Return the folder with the jars of a ZooKeeper server, or ``None``: this machine has none, or no Java."""
     jars = os.environ.get(JARS_VARIABLE)
-    places = [Path(jars)] if jars else [DEBIAN_JARS] if (DEBIAN_JARS / "zookeeper.jar").exists() else []
-    if places and shutil.which("java") is not None:
-        return ["java", "-Xmx512m", "-cp", f"{places[0]}/*", MAIN_CLASS, str(_configuration(folder, port))]
-    for script in find_references(default_folder())["peer"]:
+    folder = Path(jars) if jars else DEBIAN_JARS if (DEBIAN_JARS / "zookeeper.jar").exists() else None
+    return folder if shutil.which("java") is not None else None
+
+
+def server_command(
+    folder: Path, port: int, settings: Mapping[str, object] | None = None
+) -> Sequence[str] | None:
+    """Return the command of a server that keeps its data in ``folder``, or ``None``: there is none on this machine.
+
+    :param settings: more lines of its configuration; those with TLS have no port without it
+    """
+    jars = jars_folder()
+    if jars is not None:
+        configuration = _configuration(folder, port, settings or {})
+        return ["java", "-Xmx512m", "-cp", f"{jars}/*", MAIN_CLASS, str(configuration)]
+    for script in () if settings else find_references(default_folder())["peer"]:
         return [script, "zookeeper", str(folder), str(port)]
     return None
 
 
-def _configuration(folder: Path, port: int) -> Path:
+def _configuration(folder: Path, port: int, more: Mapping[str, object]) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
+    secure = "secureClientPort" if any(name.startswith("ssl.") for name in more) else "clientPort"
     settings = {
         "dataDir": folder / "data",
-        "clientPort": port,
-        "clientPortAddress": "127.0.0.1",
+        secure: port,
+        f"{secure}Address": "127.0.0.1",
         "tickTime": TICK_MS,
         "admin.enableServer": "false",
         "maxClientCnxns": 0,
         "4lw.commands.whitelist": "srvr",
+        **more,
     }
     path = folder / "zoo.cfg"
     path.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
@@ -57,11 +71,11 @@ def _configuration(folder: Path, port: int) -> Path:
 class ZooKeeperServer:
     """One server. :meth:`start` after :meth:`kill` finds what it had acknowledged."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, settings: Mapping[str, object] | None = None) -> None:
         with socket.socket() as any_port:
             any_port.bind(("127.0.0.1", 0))
             self.port: int = any_port.getsockname()[1]
-        command = server_command(folder, self.port)
+        command = server_command(folder, self.port, settings)
         if command is None:
             raise FileNotFoundError(
                 f"no ZooKeeper server: name its jars in {JARS_VARIABLE}, or install Debian's package zookeeper"
@@ -70,15 +84,15 @@ class ZooKeeperServer:
         self._log = folder / "server.log"
         self._process: subprocess.Popen[bytes] | None = None
 
-    def start(self) -> None:
-        """Start the server, and wait until it serves."""
+    def start(self, *, wait: bool = True) -> None:
+        """Start the server, and wait until it serves. One with TLS can't be asked."""
         self._log.parent.mkdir(parents=True, exist_ok=True)
         with self._log.open("ab") as log:
             self._process = subprocess.Popen(
                 self._command, stdout=log, stderr=log, start_new_session=True, stdin=subprocess.DEVNULL
             )
         end_s = time.monotonic() + START_S
-        while b"Zookeeper version" not in self._ask():
+        while wait and b"Zookeeper version" not in self._ask():
             if self._process.poll() is not None or time.monotonic() > end_s:
                 tail = self._log.read_text(errors="replace")[-2_000:]
                 self.kill()

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import signal
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
+from kazoo.client import KazooClient
 
 from blumfeld.spi.completion import Completion
 from blumfeld.spi.zookeeper import (
@@ -216,5 +221,63 @@ def test_the_session_of_this_process_survives_many_reconnections(machine: Machin
             await machine.opened.until(lambda: zk.state is not SessionState.SUSPENDED)
             assert (zk.state, zk.session_id) == (SessionState.CONNECTED, owner)
             assert await zk.exists("/alive") is not None
+
+    machine.runtime.run(play())
+
+
+def test_a_client_that_was_paused_beyond_its_timeout_writes_nothing(machine: Machine) -> None:
+    """``SIGSTOP``: it wakes as a leader that takes itself for connected, and its write is never seen."""
+
+    async def play() -> None:
+        other = await machine.connected()
+        await other.create("/epoch", b"1")
+        command = [sys.executable, str(Path(__file__).with_name("paused_client.py")), machine.address, "2000"]
+        with subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1
+        ) as process:
+            assert process.stdin is not None
+            assert process.stdout is not None
+            said = partial(machine.runtime.offload, process.stdout.readline)
+            try:
+                assert await said() == "leads\n"
+                gone: list[object] = []
+                assert await other.exists("/controller", gone.append) is not None
+                process.send_signal(signal.SIGSTOP)
+                await machine.opened.until(lambda: bool(gone))
+                process.stdin.write("go\n")
+                process.send_signal(signal.SIGCONT)
+                woke_as, multi = await said(), await said()
+                assert woke_as in ("connected\n", "suspended\n")
+                assert multi in ("ConnectionLostError\n", "SessionExpiredError\n")
+                assert await said() == "expired\n"
+            finally:
+                process.kill()
+        await other.sync("/epoch")
+        assert (await other.get("/epoch")).data == b"1"
+
+    machine.runtime.run(play())
+
+
+@pytest.mark.parametrize(
+    ("answer", "refused"),
+    [
+        ("Zookeeper version: 3.4.14-4c25d480e, built on 03/06/2019 16:18 GMT\nLatency", True),
+        ("Zookeeper version: 3.5.0, built on", False),
+        ("srvr is not executed because it is not in the whitelist.\n", False),
+        ("", False),
+    ],
+)
+def test_a_server_that_is_too_old_is_refused(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch, answer: str, refused: bool
+) -> None:
+    """One that doesn't tell its version is not."""
+    monkeypatch.setattr(KazooClient, "command", lambda _, word: answer if word == b"srvr" else "")
+
+    async def play() -> None:
+        if refused:
+            with pytest.raises(ZooKeeperError, match=r"is 3\.4\.14; 3\.5 or later is needed"):
+                await machine.connected()
+        else:
+            await machine.connected()
 
     machine.runtime.run(play())
