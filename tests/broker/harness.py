@@ -154,6 +154,10 @@ class FakeMetadata:
         return None
 
     @property
+    def controller_image(self) -> FakeImage:
+        return self.image
+
+    @property
     def applied_offset(self) -> int:
         return -1
 

@@ -100,6 +100,12 @@ class ClusterMetadata(Protocol):
         ...
 
     @property
+    def controller_image(self) -> ClusterImage:
+        """The image that the controller in this node decides on; :attr:`image` where there is none. A consensus that
+        doesn't forward shows reassignments only here."""
+        ...
+
+    @property
     def controller(self) -> Controller | None:
         """The controller, as far as this node knows."""
         ...

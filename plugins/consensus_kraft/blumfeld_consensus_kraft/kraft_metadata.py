@@ -69,6 +69,11 @@ class KraftMetadata:
         return self._publisher.image
 
     @property
+    def controller_image(self) -> ClusterImage:
+        """The same: every node's image has all."""
+        return self.image
+
+    @property
     def controller(self) -> ControllerId | None:
         """The leader of the quorum, as far as this node knows. This node itself only while its log takes appends."""
         return None if self._replica is None else self._replica.controller

@@ -120,6 +120,12 @@ class ZkMetadata:
         return self._node_image.image
 
     @property
+    def controller_image(self) -> ClusterImage:
+        """As ``ClusterMetadata.controller_image``: pushes don't say what is being reassigned."""
+        term = None if self._candidate is None else self._candidate.term
+        return self.image if term is None else term.active.state.image
+
+    @property
     def controller(self) -> ControllerId | None:
         """The controller that this node has seen in the tree. This node itself only once it has loaded the tree."""
         own = None if self._candidate is None else self._candidate.controller

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
+from blumfeld.spi.consensus import Controller
 from blumfeld.wire.errors import ErrorCode
 from blumfeld.wire.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
@@ -40,3 +41,13 @@ def test_the_controller_decides_on_reassignments() -> None:
     assert len(broker.metadata.sent(AlterPartitionReassignmentsRequest)) == 1
     broker.metadata.refuse = ErrorCode.NOT_CONTROLLER
     assert broker.ask(AlterPartitionReassignmentsRequest(), 0).error_code == ErrorCode.NOT_CONTROLLER
+
+
+def test_where_nodes_do_not_forward_only_the_controller_lists_reassignments() -> None:
+    """The other nodes aren't told of them (ZooKeeper mode): an empty answer would say that all have ended."""
+    broker = BrokerHarness()
+    broker.metadata.forwards = False
+    assert broker.ask(ListPartitionReassignmentsRequest(topics=None), 0).error_code == 0
+    broker.metadata.controller = Controller(7, 1)
+    answer = broker.ask(ListPartitionReassignmentsRequest(topics=None), 0)
+    assert answer.error_code == ErrorCode.NOT_CONTROLLER

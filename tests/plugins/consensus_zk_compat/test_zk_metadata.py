@@ -18,6 +18,10 @@ from blumfeld.wire.messages.incremental_alter_configs import (
     IncrementalAlterConfigsResponse,
 )
 from blumfeld.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from blumfeld.wire.messages.list_partition_reassignments import (
+    ListPartitionReassignmentsRequest,
+    ListPartitionReassignmentsResponse,
+)
 from tests.plugins.consensus_zk_compat.zk_nodes import SESSION_TIMEOUT_MS, ZkNodes
 
 
@@ -176,6 +180,9 @@ def test_a_reassigned_replica_is_deleted_where_it_was() -> None:
         )
         answer = await client.ask(request, 0, AlterPartitionReassignmentsResponse)
         assert answer.responses[0].partitions[0].error_code == 0
+        listing = ListPartitionReassignmentsRequest(topics=None)
+        (topic,) = (await client.ask(listing, 0, ListPartitionReassignmentsResponse)).topics
+        assert (topic.name, topic.partitions[0].adding_replicas) == ("orders", [new])
         await nodes.until(lambda: nodes.leader("orders", 1) == new and nodes.leads("orders", new))
         assert await nodes.fetch("orders") == [b"a"]
         await nodes.until(lambda: not nodes.hosts("orders", old))
@@ -229,5 +236,20 @@ def test_the_leader_that_leaves_hands_over_first() -> None:
         await nodes.machine(leaving).stop()
         assert nodes.leads("orders", staying)
         assert await nodes.produce("orders", [b"a"], node_id=staying) == 0
+
+    nodes.run(story())
+
+
+def test_a_node_that_says_that_it_is_ready_has_taken_its_first_pushes() -> None:
+    """A client that connects after the ready line must not be sent on."""
+    nodes = ZkNodes(2)
+
+    async def story() -> None:
+        await nodes.create("orders", partitions=8, replicas=2)
+        await nodes.until(lambda: nodes.controller > 0)
+        other = 3 - nodes.controller
+        await nodes.machine(other).stop()
+        assert await nodes.machine(other).start()
+        assert all(nodes.hosts("orders", other, index) for index in range(8))
 
     nodes.run(story())

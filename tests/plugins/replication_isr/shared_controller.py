@@ -176,6 +176,10 @@ class SharedMetadata:
         return self._image
 
     @property
+    def controller_image(self) -> ClusterImage:
+        return self._image
+
+    @property
     def controller(self) -> ControllerId | None:
         return ControllerId(9000, EPOCH)
 

@@ -626,6 +626,16 @@ def test_a_restarted_broker_joins_the_isr_only_after_its_own_fetch() -> None:
     assert driver.wanted_isr() == [[(1, 101), (2, 111)]]
 
 
+def test_where_the_image_has_no_broker_epochs_the_controller_is_told_the_fetchs() -> None:
+    """It refuses the one of an earlier process (KIP-903, ZooKeeper mode)."""
+    driver = Driver((1,))
+    driver.leader.log_end_moved()
+    brokers = driver.controller.image.brokers
+    brokers[2] = msgspec.structs.replace(brokers[2], epoch=-1)
+    assert driver.leader.follower_fetched(2, 110, 10, 0) == ErrorCode.NONE
+    assert driver.wanted_isr() == [[(1, 101), (2, 110)]]
+
+
 def test_the_low_watermark_is_the_lowest_log_start_of_live_replicas() -> None:
     driver = Driver((1, 2, 3))
     cast("Any", driver.host.log).log_start_offset = 6

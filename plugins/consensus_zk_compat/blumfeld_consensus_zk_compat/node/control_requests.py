@@ -188,7 +188,12 @@ class ControlRequests:
         configs = (yield from self._configs_of(unknown)) if unknown else ()
         if request.controller_epoch < self._controller_epoch:
             raise BrokerError(ErrorCode.STALE_CONTROLLER_EPOCH)
-        return [*records_of(image, request, self._node_id), *configs]
+        records: list[Message] = []
+        for record in records_of(image, request, self._node_id):
+            records.append(record)
+            if not len(records) % SLICE:
+                yield None  # a controller of Kafka tells of the whole cluster in one request
+        return [*records, *configs]
 
 
 def image_of(state: LeaderAndIsrPartitionState) -> PartitionImage:

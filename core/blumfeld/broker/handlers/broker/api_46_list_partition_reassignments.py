@@ -1,12 +1,14 @@
 """ListPartitionReassignments (key 46), v0: partitions whose replicas are being changed (KIP-455).
 
-Answered from this node's image. The answer leaves out partitions that aren't being reassigned or don't exist.
+Answered from this node's image; where nodes don't forward, from the controller's, at the controller only. The answer
+leaves out partitions that aren't being reassigned or don't exist.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection
 
+from blumfeld.broker.handlers.controller_requests import check_controller
 from blumfeld.broker.ports import Ports
 from blumfeld.spi.cluster import TopicImage
 from blumfeld.spi.completion import Steps
@@ -28,7 +30,9 @@ def handlers(ports: Ports) -> list[ApiHandler]:
     def serve(request: ListPartitionReassignmentsRequest, context: RequestContext) -> Steps[Message]:
         if not context.authorize("Describe", "Cluster", "kafka-cluster"):
             return failed(request, ErrorCode.CLUSTER_AUTHORIZATION_FAILED, None)
-        topics = ports.cluster.image.topics
+        if not ports.controller.forwards:
+            check_controller(ports)
+        topics = ports.controller.controller_image.topics
         wanted: dict[str, Collection[int]] = {}
         if request.topics is None:
             wanted = {name: topic.partitions for name, topic in topics.items()}
