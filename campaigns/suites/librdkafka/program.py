@@ -84,7 +84,7 @@ class RdkafkaSuite:
     def run(self, bootstrap: str, log: Path, again: Sequence[str] = ()) -> list[Outcome]:
         """As ``Suite.run``. ``log`` gets all that the tests print."""
         with tempfile.TemporaryDirectory(prefix="blumfeld-librdkafka-") as made:
-            place = _prepared(Path(made), self._source, bootstrap, self._given.peer)
+            place = _prepared(Path(made, "tests"), self._source, bootstrap, self._given.peer)
             wanted = self._runs(again or self._listed())
             pool = ThreadPoolExecutor(1 if again else self._given.at_once)
             try:
@@ -227,6 +227,8 @@ def _tests(source: Path) -> list[str]:
 def _prepared(place: Path, source: Path, bootstrap: str, peer: Path | None) -> Path:
     """Make ``place`` a working directory of the tests: their settings, and Kafka's scripts as they look for them."""
     settings = {"bootstrap.servers": bootstrap, "test.timeout.multiplier": TIMEOUT_MULTIPLIER}
+    place.mkdir()
+    (place.parent / "src").symlink_to(source / "src")
     (place / "test.conf").write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
     for name in FOLDERS:
         if (source / "tests" / name).exists():
