@@ -70,11 +70,9 @@ kgo-suite | 10 min | Go
   The test suite of franz-go's package kgo against three nodes of this build.
   campaigns.suites.kgo [ --out bench-results/kgo-suite.json ] ?--peer=peer
 
-librdkafka-suite | 1 h | npm, a C++ compiler, make; Java for six of its tests
+librdkafka-suite | 30 min | npm, a C++ compiler, make; Java for six of its tests
   librdkafka's own tests of a broker against three nodes of this build.
   campaigns.suites.librdkafka [ --out bench-results/librdkafka-suite.json ] ?--peer=peer
-  campaigns.suites.librdkafka --scenario noautocreate [ --out bench-results/librdkafka-suite-topics.json ]
-    ?--peer=peer
 
 bad-input | 1 min
   What the broker answers to malformed frames, requests and batches.
