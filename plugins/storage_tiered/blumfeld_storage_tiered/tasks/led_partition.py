@@ -18,6 +18,7 @@ from blumfeld.log.producers.snapshot import encode_snapshot
 from blumfeld.log.segments.file_names import Suffix, segment_name
 from blumfeld.log.segments.rules import RetentionLimits
 from blumfeld.spi.completion import Completion
+from blumfeld.spi.object_store import StoreError
 from blumfeld.spi.partitions import PartitionEnds
 from blumfeld.spi.runtime import Task
 from blumfeld.spi.storage import SegmentInfo, TopicPartition
@@ -165,11 +166,27 @@ class LedPartition:
             self._node.partitions.advance_log_start(self._name, offset, self._leader_epoch)
 
     async def _describe_topic(self) -> None:
-        """Keep the topic's description in the store as the topic is. The leader of its first partition does it."""
-        description = self._node.description(self._partition) if self._partition.partition == 0 else None
-        if description is not None and description != self._stored_description:
-            self._ends()
-            await self._node.topics.write(description)
+        """Keep the topic's description in the store as the topic is. The leader of its first partition does it.
+
+        A failure ends no round, because the copies are worth more: the next round tries again.
+        """
+        node = self._node
+        description = node.description(self._partition) if self._partition.partition == 0 else None
+        if description is None or description == self._stored_description:
+            return
+        self._ends()
+        try:
+            await node.topics.write(description)
+        except StoreError as error:
+            about = self._partition.topic
+            node.repeated.say(
+                node.events.warning,
+                "topic not described",
+                (about, "description"),
+                topic=about,
+                error=str(error),
+            )
+        else:
             self._stored_description = description
 
     # Copies

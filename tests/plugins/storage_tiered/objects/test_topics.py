@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
 import pytest
 
+from blumfeld.spi.object_store import StoreDeniedError
 from blumfeld_kit.fakes.object_store import SimulatedStore
 from blumfeld_storage_tiered.objects.manifest import SegmentCorruptError
 from blumfeld_storage_tiered.objects.topics import (
@@ -57,6 +60,26 @@ def test_what_an_older_leader_wrote_late_is_put_right_by_the_next_sweep() -> Non
     assert description_in(cluster) == stale
     cluster.rounds(2 * 120 + 2)
     assert description_in(cluster).configs == cluster.topic_settings
+
+
+def test_a_store_that_refuses_the_description_gets_the_segments_all_the_same() -> None:
+    cluster = TieredCluster()
+    cluster.topic_settings["retention.bytes"] = "5000"
+    put = cluster.bucket.put
+
+    def refuse(key: str, *rest: Any, **more: Any) -> None:
+        if key == KEY:
+            raise StoreDeniedError("403")
+        put(key, *rest, **more)
+
+    cluster.bucket.put = refuse  # type: ignore[method-assign]
+    cluster.write(30)
+    cluster.rounds()
+    assert cluster.leader.log.copied_end_offset > 0
+    assert "retention.bytes" not in description_in(cluster).configs
+    cluster.bucket.put = put  # type: ignore[method-assign]
+    cluster.rounds()
+    assert description_in(cluster).configs["retention.bytes"] == "5000"
 
 
 def test_the_description_goes_with_the_topic() -> None:
