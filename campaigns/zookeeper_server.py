@@ -99,6 +99,10 @@ class ZooKeeperServer:
                 raise RuntimeError(f"ZooKeeper did not serve in {START_S} s: {tail}")
             time.sleep(0.05)
 
+    def status(self) -> str:
+        """Return the server's answer to ``srvr``, with its version and its mode; nothing if it doesn't answer."""
+        return self._ask().decode()
+
     def _ask(self) -> bytes:
         try:
             with socket.create_connection(("127.0.0.1", self.port), 1) as connection:
