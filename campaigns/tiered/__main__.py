@@ -1,6 +1,7 @@
 """``python -m campaigns tiered``: hurt nodes with tiered storage under load; exit 1 on any loss.
 
-Parts: ``full-disk``, ``kills``, ``history``. ``--only PART`` runs some of them.
+Parts: ``full-disk``, ``kills``, ``store-away``, ``tools`` (with ``--peer``), ``history``. ``--only PART`` runs some of
+them.
 """
 
 from __future__ import annotations
@@ -21,6 +22,8 @@ from campaigns.terminal import console_of, print_wrong, refused
 from campaigns.tiered.full_disk import DiskReport, fill_disks
 from campaigns.tiered.history import History
 from campaigns.tiered.kills import KillReport, Kills
+from campaigns.tiered.store_away import AwayReport, take_away
+from campaigns.tiered.tools import compare
 
 
 class Report(Protocol):
@@ -43,7 +46,13 @@ class Campaign:
 
         :raises NoDisksError: it can't be mounted
         """
-        runs = {FULL_DISK: self._fill_disks, KILLS: self._kill, HISTORY: self._read_history}
+        runs = {
+            FULL_DISK: self._fill_disks,
+            KILLS: self._kill,
+            AWAY: self._take_away,
+            TOOLS: self._compare_tools,
+            HISTORY: self._read_history,
+        }
         for part, run in runs.items():
             if part in self._given.only:
                 self._console.print(f"[bold]{part}[/]")
@@ -93,6 +102,47 @@ class Campaign:
             figures.add_row(str(report.nodes), report.verified, *map(str, (*counts, *more)))
         self._console.print(figures)
 
+    def _take_away(self) -> None:
+        given, reports = self._given, list[AwayReport]()
+        for nodes in given.nodes:
+            with self._folder(f"{AWAY}{nodes}") as folder:
+                reports.append(take_away(folder, nodes, given.away, given.seed))
+            self._take(AWAY, reports[-1])
+        columns = (
+            "away s",
+            "kills",
+            "acknowledged",
+            "lost",
+            "doubled",
+            "pause s",
+            "tail s",
+            "remote s",
+            "caught up s",
+        )
+        words = ("nodes", "remote reads", "the store at the end")
+        figures = table("a store that is away", words, columns)
+        for report in reports:
+            account = report.account
+            answers = ", ".join(f"{name}: {count}" for name, count in report.remote_answers.items())
+            counts = (round(report.away_s), report.kills, account.acked, account.lost, account.doubled)
+            times = (report.pause_s, report.tail_pause_s, report.remote_answer_s, report.caught_up_s)
+            figures.add_row(str(report.nodes), answers, report.verified, *map(str, (*counts, *times)))
+        self._console.print(figures)
+
+    def _compare_tools(self) -> None:
+        if self._given.peer is None:
+            self._console.print("needs Kafka: --peer")
+            return
+        with self._folder(TOOLS) as folder:
+            report = compare(folder, self._given.peer)
+        self._take(TOOLS, report)
+        figures = table("Kafka's tools on a history in the store", ("command", "this build", "Kafka"), ())
+        for command in report.same:
+            figures.add_row(command, "the same", "the same")
+        for command, said in report.differs.items():
+            figures.add_row(command, *said)
+        self._console.print(figures)
+
     def _read_history(self) -> None:
         given = self._given
         with self._folder(HISTORY) as folder:
@@ -129,8 +179,8 @@ def _listed(values: Sequence[float]) -> str:
     return " ".join(f"{value:.2f}" for value in values)
 
 
-FULL_DISK, KILLS, HISTORY = "full-disk", "kills", "history"
-PARTS = (FULL_DISK, KILLS, HISTORY)
+FULL_DISK, KILLS, AWAY, TOOLS, HISTORY = "full-disk", "kills", "store-away", "tools", "history"
+PARTS = (FULL_DISK, KILLS, AWAY, TOOLS, HISTORY)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -150,7 +200,15 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--scenario", nargs="+", default=(), help="of full-disk: run these alone")
     parser.add_argument(
-        "--nodes", type=int, nargs="+", default=[1, 3], help="of kills: a run with so many nodes, for each"
+        "--nodes",
+        type=int,
+        nargs="+",
+        default=[1, 3],
+        help="of kills and store-away: a run with so many nodes, for each",
+    )
+    parser.add_argument("--away", type=float, default=300, help="of store-away: seconds without the store")
+    parser.add_argument(
+        "--peer", type=Path, help="of tools: start script of Apache Kafka: PEER start DIR PORT"
     )
     parser.add_argument("--kills", type=int, default=20, help="of each run")
     parser.add_argument("--seed", type=int, default=0, help="moments and nodes are drawn from it")

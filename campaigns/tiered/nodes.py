@@ -57,6 +57,9 @@ class TieredNodes:
         """Run ``blumfeld tiered verify``. Return whether every object is whole and known, and its last lines."""
         command = [sys.executable, "-m", "blumfeld.cli.main", "tiered", "verify", str(self.manifest)]
         command += ["--bootstrap", self.cluster.brokers[0].place.address]
-        ended = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
+        try:
+            ended = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
+        except subprocess.TimeoutExpired:
+            return False, "blumfeld tiered verify took longer than two minutes"
         said = "\n".join((ended.stdout + ended.stderr).splitlines()[-5:])
         return ended.returncode == 0 and "; 0 under way; 0 wrong" in ended.stdout, said

@@ -9,6 +9,7 @@ import pytest
 
 from blumfeld.spi.completion import Completion
 from blumfeld.wire.errors import BrokerError, ErrorCode
+from blumfeld_kit.fakes.power import Luck
 from blumfeld_storage_tiered.cache.chunk_cache import FOLDER
 from blumfeld_storage_tiered.logs.tiered_log import START_FILE
 from tests.plugins.storage_tiered.tiered_cluster import TieredCluster
@@ -245,6 +246,6 @@ def test_the_directory_of_a_new_node_outlives_a_power_cut(cluster: TieredCluster
     cluster.write(3)
     before = offsets(cluster)
     cluster.leader.flush()
-    cluster.restart(cluster.leader, power_cut=True)
+    cluster.restart(cluster.leader, power_cut=True, luck=Luck(0))
     cluster.rounds()
     assert offsets(cluster) == before != []

@@ -22,6 +22,7 @@ from blumfeld.wire.batches.record_batch import RecordBatch, split_batches
 from blumfeld.wire.errors import BrokerError, ErrorCode
 from blumfeld_kit.fakes.loop import SimulatedLoop
 from blumfeld_kit.fakes.object_store import SimulatedBucket, SimulatedStore
+from blumfeld_kit.fakes.power import Luck
 from blumfeld_kit.fakes.runtime import FakeRuntime
 from blumfeld_kit.storage_driver.node import make_batch
 from blumfeld_storage_local.storage import LocalStorage
@@ -371,9 +372,9 @@ class TieredCluster:
         end_offset = bases[max(len(bases) - keep_segments, 0)]
         log.drop_segments(min(end_offset, log.copied_end_offset))
 
-    def restart(self, node: TieredNode, *, power_cut: bool = False) -> TieredNode:
+    def restart(self, node: TieredNode, *, power_cut: bool = False, luck: Luck | None = None) -> TieredNode:
         """Kill a node and start it again."""
-        node.runtime.crash(power_cut=power_cut)
+        node.runtime.crash(power_cut=power_cut, luck=luck)
         again = TieredNode(self, node.node_id, before=node)
         again.runtime.run(again.start())
         # Only now: the others look at the ends of all nodes while this one starts.

@@ -82,7 +82,7 @@ class FaultClass(StrEnum):
     LATE = "late"
     """A process ends, and its successor starts at once. What the first one sent last arrives seconds later."""
     STORE = "store"
-    """The object store fails for a while: it can't be reached, refuses, throttles, answers late or lists late."""
+    """The object store fails for a while: it can't be reached, fails, throttles, answers late or lists late."""
     DECISION = "decision"
     """A coordinator's process ends when it decides on a transaction: before the decision is committed, or while markers
     are still on their way that a successor sends anew."""

@@ -385,11 +385,10 @@ class Injector:
         if bucket is None:
             return
         self.counts[FaultClass.STORE.value] += 1
-        faults, how = bucket.faults, chance.randrange(5)
-        if how == 0:
+        faults = bucket.faults
+        # Denied it never is: a node doesn't start then, and says so.
+        if chance.random() < 0.3:
             faults.away_until_ms = math.inf
-        elif how == 1:
-            faults.denied_until_ms = math.inf
         else:
             faults.unavailable, faults.throttled = chance.random() * 0.3, chance.random() * 0.3
             faults.lost_answer, faults.cut_upload = chance.random() * 0.2, chance.random() * 0.3
