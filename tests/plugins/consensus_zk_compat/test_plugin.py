@@ -1,0 +1,42 @@
+"""The manifest of a node with a ZooKeeper."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import cast
+
+import pytest
+
+from blumfeld.kernel.composing.plan import Plan, make_plan
+from blumfeld.kernel.manifest.sections import read_manifest
+from blumfeld.plugging.errors import ManifestError
+from blumfeld_consensus_zk_compat.plugin import Options
+
+TWO_LINES = """
+[consensus]
+plugin = "consensus_zk_compat"
+options.connect = "127.0.0.1:2181/blumfeld"
+"""
+
+
+def plan_of(text: str, tmp_path: Path, *overrides: str) -> Plan:
+    return make_plan(read_manifest(text, "m.toml", overrides=overrides, data_dir=str(tmp_path)), "m.toml")
+
+
+def test_two_lines_of_a_manifest_choose_it(tmp_path: Path) -> None:
+    plan = plan_of(TWO_LINES, tmp_path)
+    (consensus,) = plan.of_role("consensus")
+    options = cast("Options", consensus.options)
+    assert (options.connect, options.session_timeout_ms) == ("127.0.0.1:2181/blumfeld", 18_000)
+    assert (plan.quorum, plan.left_out) == (False, ())
+
+
+@pytest.mark.parametrize("connect", ["", "/blumfeld", "zk1:port", "zk1:2181,/x", "zk1:2181/a//b"])
+def test_a_connect_string_that_names_no_servers_or_no_path_is_refused(tmp_path: Path, connect: str) -> None:
+    with pytest.raises(ManifestError, match=r"consensus\.options"):
+        plan_of(TWO_LINES, tmp_path, f'consensus.options.connect="{connect}"')
+
+
+def test_a_manifest_without_a_connect_string_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ManifestError, match="connect"):
+        plan_of('[consensus]\nplugin = "consensus_zk_compat"\n', tmp_path)
