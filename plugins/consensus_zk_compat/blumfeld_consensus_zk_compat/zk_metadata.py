@@ -42,10 +42,12 @@ from blumfeld_consensus_zk_compat.node.registration import BrokerLife, znode
 from blumfeld_consensus_zk_compat.node.sessions import Sessions
 from blumfeld_consensus_zk_compat.ports import Pushes, ReplicaFailed, StaleController
 from blumfeld_consensus_zk_compat.pushes.controller_pushes import ControllerPushes
-from blumfeld_consensus_zk_compat.tree.loading import loaded
+from blumfeld_consensus_zk_compat.tree.loading import Loaded, loaded
 
 MakeSession = Callable[[bool], ZooKeeper]
 """(whether to create the chroot if it isn't there) → a session that isn't connected."""
+LOAD_AGAIN_MS = 500
+"""Pause before the tree is read again that has topics without ids."""
 REQUEST_TIMEOUT_MS = 30_000
 """Time for what another broker asks this node's controller for."""
 
@@ -179,9 +181,13 @@ class ZkMetadata:
         await make_persistent(session, top_level())
         configuration = self._configuration = self._new_configuration(session)
         await configuration.note_changes()
-        tree = await self._runtime.scheduler.completed(
-            Lane.METADATA, loaded(session, section_kinds=self._section_kinds)
-        )
+        tree = await self._loaded(session)
+        if tree.without_id:
+            # An image without these topics would have their logs set aside as strays. A controller gives them ids.
+            self._stand(session)
+            while tree.without_id:
+                await self._pause(LOAD_AGAIN_MS)
+                tree = await self._loaded(session)
         image = tree.image
         image.cluster_id = self._composition.cluster_id
         image.features_epoch = tree.versions.nodes.get("/feature", -1)
@@ -193,7 +199,17 @@ class ZkMetadata:
         self._started = True
         configuration.begin()
         self._life.session(session)
-        self._stand(session)
+        if self._candidate is None:
+            self._stand(session)
+
+    async def _loaded(self, session: ZooKeeper) -> Loaded:
+        steps = loaded(session, section_kinds=self._section_kinds)
+        return await self._runtime.scheduler.completed(Lane.METADATA, steps)
+
+    async def _pause(self, pause_ms: float) -> None:
+        over: Completion[None] = Completion()
+        self._runtime.call_later(pause_ms, lambda: over.complete(None))
+        await over
 
     async def caught_up(self) -> None:
         """The start has read the tree."""

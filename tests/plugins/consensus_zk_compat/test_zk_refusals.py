@@ -138,3 +138,19 @@ def test_a_node_with_an_id_that_is_alive_waits_for_its_end() -> None:
         assert nodes.broker_epoch(1) > 0
 
     run(nodes, story())
+
+
+def test_a_topic_without_an_id_gets_one_before_logs_are_looked_at() -> None:
+    """Kafka before 2.8 gave none. An image without the topic would have its logs set aside."""
+    nodes = ZkNodes(1)
+
+    async def story() -> None:
+        await write(nodes, "/brokers/topics/old", b'{"version":1,"partitions":{"0":[1]}}')
+        state = b'{"controller_epoch":1,"leader":1,"version":1,"leader_epoch":3,"isr":[1]}'
+        await write(nodes, "/brokers/topics/old/partitions/0/state", state)
+        assert await nodes.machine(1).start()
+        topic = nodes.metadata(1).image.topics["old"]
+        assert topic.topic_id != bytes(16)
+        await nodes.until(lambda: nodes.leads("old", 1))
+
+    run(nodes, story())

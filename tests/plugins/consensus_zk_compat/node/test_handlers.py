@@ -66,8 +66,8 @@ def test_orders_are_obeyed_here_and_questions_are_the_controllers() -> None:
 @pytest.mark.parametrize("key", KEYS)
 def test_an_error_stands_at_the_top_of_the_answer(key: int) -> None:
     failed: Any = Node().handlers[key].error_response(request_class(key)(), ErrorCode.NOT_CONTROLLER, "text")
-    assert isinstance(failed, response_class(key))
     assert failed.error_code == ErrorCode.NOT_CONTROLLER
+    assert type(failed) is response_class(key)
 
 
 def test_they_are_on_broker_listeners_in_the_versions_that_name_topic_ids() -> None:

@@ -25,7 +25,9 @@ def read(address: str, group: str, count: int) -> list[bytes]:
     values: list[bytes] = []
     end = time.monotonic() + WAIT_S
     while len(values) < count and time.monotonic() < end:
-        values += [message.value() for message in consumer.consume(500, 1.0) if message.error() is None]
+        values += [
+            message.value() or b"" for message in consumer.consume(500, 1.0) if message.error() is None
+        ]
     consumer.close()
     return values
 
