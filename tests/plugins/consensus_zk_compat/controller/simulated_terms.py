@@ -11,6 +11,8 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
+from blumfeld.metadata.partitions.directories import LOST_DIRECTORY, directory_of
+from blumfeld.spi.cluster import PartitionImage
 from blumfeld.spi.completion import Completion
 from blumfeld.spi.storage import TopicPartition
 from blumfeld.spi.zookeeper import Check, Create, Delete, Operation, OperationResult, Set, ZooKeeper
@@ -148,7 +150,7 @@ class SimulatedTerms(Cluster):
         self.healing = False
         self.mute: set[int] = set()
         """Brokers that don't answer StopReplica."""
-        self.deaf: dict[int, list[Callable[[], None]]] = {}
+        self.lost_disks: set[int] = set()
         servers = self.random.choice((1, 3, 3))
         super().__init__(
             NODES,
@@ -236,6 +238,8 @@ class SimulatedTerms(Cluster):
             self._bounce_broker,
             self._mute_broker,
             self._ensemble,
+            self._lose_replica,
+            self._mark_by_hand,
         ]
         self.random.choice(kinds)()
 
@@ -310,6 +314,22 @@ class SimulatedTerms(Cluster):
         """Register within the loop; again until it is done, and after each expiry."""
         session = self.brokers[broker] = self.zookeeper.session(self.runtime, timeout_ms=20_000.0)
         self.runtime.spawn(self.register(session, broker), f"broker {broker}")
+
+    def _lose_replica(self) -> None:
+        """A broker answers LeaderAndIsr with KAFKA_STORAGE_ERROR for one of its replicas."""
+        works = [node for node in self.nodes if node.works and node.image.topics]
+        if not works or works[0].pushes is None:
+            return
+        image = works[0].image
+        topic = image.topics[self.random.choice(sorted(image.topics))]
+        partition = topic.partitions[self.random.randrange(len(topic.partitions))]
+        broker = self.random.choice(partition.replicas)
+        if broker in image.brokers:
+            self.lost_disks.add(broker)
+            works[0].pushes.replica_failed(broker, [TopicPartition(topic.name, partition.partition)])
+
+    def _mark_by_hand(self) -> None:
+        self._by_hand(Create(paths.deletion(self.random.choice((*NAMES, "unknown")))))
 
     def _mute_broker(self) -> None:
         broker = self.random.choice(BROKERS)
@@ -421,7 +441,7 @@ class SimulatedTerms(Cluster):
         leader = node.image.brokers.get(partition.leader)
         if leader is None:
             return None
-        isr = [replica for replica in partition.replicas if replica in node.image.brokers]
+        isr = [r for r in partition.replicas if r in node.image.brokers and not _is_lost(partition, r)]
         if self.random.random() < 0.2 and not self.healing:
             isr = [replica for replica in isr if replica == partition.leader or self.random.random() < 0.5]
         older = self.random.choice((0, 0, 0, 1)) if not self.healing else 0
@@ -498,6 +518,8 @@ class SimulatedTerms(Cluster):
         self.healing = True
         self.crash_in = -1
         self.mute.clear()
+        for broker in sorted(self.lost_disks & self.brokers.keys()):
+            self._end_broker(self.brokers.pop(broker))
         for node in self.nodes:
             node.session.slow_ms = 0.0
             node.session.answers_to_lose = 0
@@ -531,7 +553,11 @@ class SimulatedTerms(Cluster):
                     wanted = RequestPartitionData(
                         partition_index=partition.partition,
                         leader_epoch=partition.leader_epoch,
-                        new_isr=[r for r in partition.replicas if node.image.is_active(r)],
+                        new_isr=[
+                            r
+                            for r in partition.replicas
+                            if node.image.is_active(r) and not _is_lost(partition, r)
+                        ],
                         partition_epoch=partition.partition_epoch,
                     )
                     self._asks(topic.topic_id, wanted)
@@ -603,6 +629,10 @@ async def register_broker(cluster: SimulatedTerms, session: SimulatedSession, br
         await pause
 
 
+def _is_lost(partition: PartitionImage, replica: int) -> bool:
+    return bool(partition.directories) and directory_of(partition, replica) == LOST_DIRECTORY
+
+
 def simulate(seed: int) -> SimulatedTerms:
     """One run; its world at the end."""
     terms = SimulatedTerms(seed)
@@ -633,6 +663,8 @@ def main(first: int, last: int) -> int:
         totals["expiries"] += terms.expiries
         totals["fenced"] += terms.fenced
         totals["elections"] += 0 if terms.oracle is None else len(terms.oracle.winners)
+        if not (seed + 1 - first) % 100:
+            print(totals, flush=True)
     print(totals)
     return 1 if totals["failed"] else 0
 
