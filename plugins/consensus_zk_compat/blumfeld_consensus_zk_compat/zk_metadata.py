@@ -348,7 +348,7 @@ class ZkMetadata:
         if type(command).__name__ in CONFIG_COMMANDS:
             return self._altered(command, timeout_ms)
         if on_behalf is None:
-            return self._link.ask(command, timeout_ms)
+            return self._link.ask(command, timeout_ms, wait_image=wait_image)
         return self._own(command, timeout_ms, wait_image=wait_image)
 
     def _decide(self, command: Message) -> Completion[Message]:
@@ -379,12 +379,14 @@ class ZkMetadata:
         candidate.submit(command, reply)
         return answer
 
-    def _ask_controller(self, command: Message, timeout_ms: float) -> Completion[Message] | None:
+    def _ask_controller(
+        self, command: Message, timeout_ms: float, wait_image: bool
+    ) -> Completion[Message] | None:
         controller = self.controller
         if controller is None:
             return None
         if controller.node_id == self._composition.node_id:
-            return self._own(command, timeout_ms, wait_image=True)
+            return self._own(command, timeout_ms, wait_image=wait_image)
         channel = self._composition.peers.channel(controller.node_id, self._inter_broker, "forward")
         return channel.send(command, timeout_ms)
 

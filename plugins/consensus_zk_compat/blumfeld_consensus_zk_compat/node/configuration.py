@@ -56,14 +56,16 @@ class Configuration:
         self._events = events
         self._image = image
         self._read = read
-        self._seen: frozenset[str] = frozenset()
-        """Names of ``/config/changes`` that were looked at."""
+        self._seen: dict[str, int] = {}
+        """Names of ``/config/changes`` that were looked at, and when each was created."""
+        self._unread: dict[str, None] = {}
+        """Entities that could not be read."""
         self._changed: Completion[None] = Completion()
         self._task: Task | None = None
 
     async def note_changes(self) -> None:
         """Note what was changed before the tree is loaded: it will be in it."""
-        self._seen = frozenset(await self._children(paths.CONFIG_CHANGES))
+        self._seen = dict.fromkeys(await self._children(paths.CONFIG_CHANGES), self._runtime.now_ms())
 
     def begin(self, *, again: bool = False) -> None:
         """Follow from now on.
@@ -92,9 +94,10 @@ class Configuration:
             except NoNodeError:
                 continue
             except (ZooKeeperError, TreeError) as error:
-                # The topic has Kafka's defaults until its configuration can be read: the follower reads it again.
+                # Until it can be read, the topic has the defaults.
                 self._events.warning("a topic's configuration can't be read", topic=name, error=str(error))
-                self._seen = frozenset()
+                self._unread[f"topics/{name}"] = None
+                self._look_again()
         return records
 
     async def _follow(self, again: bool) -> None:
@@ -108,14 +111,15 @@ class Configuration:
                 await self._read_changes()
             except SessionExpiredError:
                 return
-            except (ConnectionLostError, TreeError) as error:
-                if isinstance(error, TreeError):
-                    self._events.error("a node of the tree can't be read", error=str(error))
+            except ConnectionLostError:
                 await self._pause()
                 continue
             await self._changed
 
     def _event(self, _: WatchEvent) -> None:
+        self._look_again()
+
+    def _look_again(self) -> None:
         if not self._changed.done:
             self._changed.complete(None)
 
@@ -127,20 +131,28 @@ class Configuration:
 
     async def _read_changes(self) -> None:
         names = await self._children(paths.CONFIG_CHANGES, self._event)
-        entities: dict[str, None] = {}
+        entities = dict.fromkeys(self._unread)
+        seen: dict[str, int] = {}
         for name in names:
-            if name in self._seen:
-                continue
             path = f"{paths.CONFIG_CHANGES}/{name}"
-            try:
-                node = await self._zookeeper.get(path)
-            except NoNodeError:
-                continue
-            entities[decode_config_change(path, node.data)] = None
-            if self._runtime.now_ms() - node.stat.ctime_ms > CHANGE_LASTS_MS:
+            created_ms = self._seen.get(name)
+            if created_ms is None:
+                try:
+                    node = await self._zookeeper.get(path)
+                except NoNodeError:
+                    continue
+                created_ms = node.stat.ctime_ms
+                try:
+                    entities[decode_config_change(path, node.data)] = None
+                except TreeError as error:
+                    self._can_not_be_read(error)
+            seen[name] = created_ms
+            if self._runtime.now_ms() - created_ms > CHANGE_LASTS_MS:
                 self._zookeeper.delete(path)  # whoever is first; the others find it gone
         await self._read_entities(list(entities))
-        self._seen = frozenset(names)
+        for entity in entities:
+            self._unread.pop(entity, None)
+        self._seen = seen
 
     async def _read_all(self) -> None:
         entities: list[str] = []
@@ -162,6 +174,9 @@ class Configuration:
                 values, version = decode_config(paths.config(entity), node.data), node.stat.version
             except NoNodeError:
                 pass
+            except TreeError as error:
+                self._can_not_be_read(error)
+                continue
             await self._image.step(partial(entity_step, entity, values))
             self._read(entity, values, version)
 
@@ -170,10 +185,18 @@ class Configuration:
         version = -1
         if await self._zookeeper.exists(paths.FEATURE, self._event) is not None:
             node = await self._zookeeper.get(paths.FEATURE)
-            feature = decode_feature(paths.FEATURE, node.data)
+            try:
+                feature = decode_feature(paths.FEATURE, node.data)
+            except TreeError as error:
+                self._can_not_be_read(error)
+                return
             levels, version = feature.levels if feature.enabled else {}, node.stat.version
         if version != self._image.image.features_epoch:
             await self._image.features(version, lambda image: changed_features(image, levels))
+
+    def _can_not_be_read(self, error: TreeError) -> None:
+        """The node keeps what it has until somebody writes something else there."""
+        self._events.error("a node of the tree can't be read", error=str(error))
 
     async def _pause(self) -> None:
         over: Completion[None] = Completion()

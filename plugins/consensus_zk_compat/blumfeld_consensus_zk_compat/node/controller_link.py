@@ -15,13 +15,15 @@ from blumfeld.wire.schema import Message
 RETRY_MS = 50
 """Pause before the controller is asked again that refused, or couldn't be reached."""
 
-AskController = Callable[[Message, float], Completion[Message] | None]
-"""(request, timeout in ms) → the answer of the controller that is known now; ``None`` if none is."""
+AskController = Callable[[Message, float, bool], Completion[Message] | None]
+"""(request, timeout in ms, ``wait_image`` as of ``ClusterMetadata.submit``) → the answer of the controller that is
+known now; ``None`` if none is."""
 
 
 class _Asked(msgspec.Struct, eq=False):
     command: Message
     deadline_ms: float
+    wait_image: bool
     answer: Completion[Message]
     limit: Timer
     retry: Timer | None = None
@@ -35,10 +37,11 @@ class ControllerLink:
         self._ask_once = ask
         self._waiting: dict[_Asked, None] = {}
 
-    def ask(self, command: Message, timeout_ms: float) -> Completion[Message]:
+    def ask(self, command: Message, timeout_ms: float, *, wait_image: bool = False) -> Completion[Message]:
         """Ask until there is an answer. Fails with ``BrokerError``: REQUEST_TIMED_OUT, or what the controller said."""
         limit = self._runtime.call_later(timeout_ms, lambda: self._expire(asked))
-        asked = _Asked(command, self._runtime.monotonic_ms() + timeout_ms, Completion(), limit)
+        deadline_ms = self._runtime.monotonic_ms() + timeout_ms
+        asked = _Asked(command, deadline_ms, wait_image, Completion(), limit)
         self._waiting[asked] = None
         self._try(asked)
         return asked.answer
@@ -50,7 +53,8 @@ class ControllerLink:
 
     def _try(self, asked: _Asked) -> None:
         asked.retry = None
-        sent = self._ask_once(asked.command, max(asked.deadline_ms - self._runtime.monotonic_ms(), 1.0))
+        left_ms = max(asked.deadline_ms - self._runtime.monotonic_ms(), 1.0)
+        sent = self._ask_once(asked.command, left_ms, asked.wait_image)
         if sent is None:
             self._later(asked)
         else:

@@ -28,7 +28,8 @@ class Controllers:
         self.asked: list[float] = []
         self.link = ControllerLink(self.runtime, self._ask)
 
-    def _ask(self, _: Message, timeout_ms: float) -> Completion[Message] | None:
+    def _ask(self, _: Message, timeout_ms: float, wait_image: bool) -> Completion[Message] | None:
+        assert wait_image
         self.asked.append(timeout_ms)
         given = self.answers.pop(0)
         if given is None:
@@ -41,7 +42,7 @@ class Controllers:
         return answer
 
     def ask(self) -> Completion[Message]:
-        return self.link.ask(AllocateProducerIdsRequest(), TIMEOUT_MS)
+        return self.link.ask(AllocateProducerIdsRequest(), TIMEOUT_MS, wait_image=True)
 
 
 @pytest.mark.parametrize(
