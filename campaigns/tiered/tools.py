@@ -192,9 +192,7 @@ def _write(address: str) -> None:
         producer.begin_transaction()
         for at in range(RECORDS):
             number = nth * RECORDS + at
-            producer.produce(
-                TOPIC, b"%d %0*d" % (number, RECORD_BYTES, number), partition=0, timestamp=1 + number
-            )
+            producer.produce(TOPIC, b"%d %0*d" % (number, RECORD_BYTES, number), partition=0)
         producer.flush(60)
         (producer.commit_transaction if _is_committed(nth) else producer.abort_transaction)(60)
 

@@ -249,3 +249,18 @@ def test_the_directory_of_a_new_node_outlives_a_power_cut(cluster: TieredCluster
     cluster.restart(cluster.leader, power_cut=True, luck=Luck(0))
     cluster.rounds()
     assert offsets(cluster) == before != []
+
+
+def test_a_log_whose_end_a_power_cut_took_below_its_start_begins_anew_there(cluster: TieredCluster) -> None:
+    """Followers would begin at its start, be cut to its end, and so on for ever."""
+    cluster.write(2)
+    cluster.leader.flush()
+    cluster.write(3)
+    end = cluster.leader.log.written_end_offset
+    cluster.delete_records(end)
+    cluster.restart(cluster.leader, power_cut=True, luck=Luck(0))
+    cluster.rounds()
+    log = cluster.leader.log
+    assert (log.log_start_offset, log.local_log_start_offset, log.written_end_offset) == (end, end, end)
+    cluster.write(1)
+    assert offsets(cluster)[0][0] == end

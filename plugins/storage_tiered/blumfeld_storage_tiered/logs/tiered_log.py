@@ -76,9 +76,11 @@ class TieredLog:
         if saved is None:
             self._save()
         # The local log's own start is checkpointed now and then, so a killed node may have an older one.
-        start_offset = min(self.log_start_offset, local.written_end_offset)
-        if start_offset > local.log_start_offset:
-            local.advance_log_start(start_offset)
+        if self.log_start_offset > local.written_end_offset:
+            # A power cut took the end. No offset is given twice, so the log begins anew at its start.
+            local.truncate_fully(self.log_start_offset)
+        elif self.log_start_offset > local.log_start_offset:
+            local.advance_log_start(self.log_start_offset)
 
     placed_end_offset: int = property(attrgetter("_local.placed_end_offset"))  # type: ignore[assignment]
     written_end_offset: int = property(attrgetter("_local.written_end_offset"))  # type: ignore[assignment]
