@@ -109,6 +109,8 @@ class BufferedSocket:
 
     def __init__(self, connection: socket.socket, timeout_s: float) -> None:
         self._socket = connection
+        self.greeted = False
+        """The server has said something."""
         self._timeout_ms = timeout_s * 1000.0
         self._read = b""
         self._at = 0
@@ -127,6 +129,7 @@ class BufferedSocket:
         """Take what was read, or read."""
         if self._at == len(self._read):
             self._read, self._at = self._socket.recv(max(size, PIECE_BYTES)), 0
+            self.greeted = True
         at = self._at
         self._at = min(at + size, len(self._read))
         return self._read[at : self._at]
@@ -210,6 +213,9 @@ class LoopHandler(SequentialThreadingHandler):  # type: ignore[misc]
         if bell is not None and bell.rings() and connection.unsent_bytes < PIECE_BYTES:
             return [bell], [], []
         connection.flush()
+        if not connection.greeted:
+            # kazoo waits for the greeting of a lone server as long as the session lasts, and so loses the session.
+            timeout = min(self._connect_timeout_s, math.inf if timeout is None else timeout)
         return self._wait(connection, bell, timeout), [], []
 
     def _wait(self, connection: BufferedSocket, bell: Bell | None, timeout: float | None) -> list[Any]:

@@ -158,7 +158,7 @@ class KazooZooKeeper:
         self._connected: Completion[None] = Completion()
         self._ended: Completion[None] | None = None
         self._closed = False
-        connect_timeout_s = access.session_timeout_ms / 1000.0 / (1 + len(access.servers.split(",")))
+        connect_timeout_s = access.session_timeout_ms / 1000.0 / (2 + len(access.servers.split(",")))
         self._handler = LoopHandler(self.queue, connect_timeout_s)
         self._problem = _LastProblem()
         self._client = self._make_client()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 import threading
+import time
 from collections.abc import Iterator
 
 import pytest
@@ -155,6 +156,20 @@ def test_a_server_that_takes_nothing_is_an_error_in_time(ends: Ends) -> None:
     ends.connection.send(b"x" * 10_000_000)
     with pytest.raises(TimeoutError, match=r"takes no more"):
         ends.ready()
+
+
+def test_a_server_that_does_not_greet_is_given_up_before_the_session_is_lost(ends: Ends) -> None:
+    """kazoo waits for the greeting as long as the session lasts, if there is one server. Later it waits as it likes."""
+    handler = LoopHandler(LoopQueue(FakeRuntime(1)), 0.05)
+    begin_s = time.monotonic()
+    assert handler.select([ends.connection], [], [], 3.0)[0] == []
+    assert time.monotonic() - begin_s < 2.0
+    ends.server.send(b"greeting")
+    assert handler.select([ends.connection], [], [], 3.0)[0] == [ends.connection]
+    ends.connection.recv(8)
+    begin_s = time.monotonic()
+    assert handler.select([ends.connection], [], [], 0.2)[0] == []
+    assert time.monotonic() - begin_s > 0.15
 
 
 def test_a_session_that_is_over_connects_no_more() -> None:
