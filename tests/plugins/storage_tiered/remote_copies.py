@@ -44,7 +44,9 @@ class CopiedFiles:
             self.files_of.make_dirs("/store")
             if not self.files_of.exists(path):
                 self.files_of.write_atomically(path, log)
-            return FilePiece(path, start, min(size, len(log) - start), len(log))
+            return FilePiece(
+                path, start, min(size, len(log) - start), len(log), self.files_of.modified_ms(path)
+            )
         return log[start : start + size]
 
     async def read_file(self, segment: RemoteSegment, kind: SegmentFile) -> bytes | None:

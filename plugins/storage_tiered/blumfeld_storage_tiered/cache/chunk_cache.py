@@ -257,9 +257,14 @@ class ChunkCache:
 
     def _open(self, piece: FilePiece, crc: int | None = None) -> Chunk:
         file = self._runtime.files.open(piece.path, write=False)
-        if (size := file.size()) != piece.file_bytes:
+        try:
+            if (size := file.size()) != piece.file_bytes:
+                raise OSError(f"found {size} bytes; written were {piece.file_bytes}")
+            if piece.modified_ms not in (None, self._runtime.files.modified_ms(piece.path)):
+                raise OSError(f"{piece.path} has been changed since it was checked")
+        except OSError:
             file.close()
-            raise OSError(f"found {size} bytes; written were {piece.file_bytes}")
+            raise
         return Chunk(piece.size_bytes, file, None, crc, piece.start)
 
     def forget(self, key: ChunkKey) -> None:

@@ -47,6 +47,8 @@ class FilePiece(NamedTuple):
     size_bytes: int
     file_bytes: int
     """Bytes of the whole file."""
+    modified_ms: int | None = None
+    """When the file had last been changed as it was checked; ``None``: nobody changes it."""
 
 
 class StoredSegment(msgspec.Struct, frozen=True):
@@ -142,8 +144,7 @@ class SegmentObjects:
         if path is not None:
             piece = FilePiece(path, start, size, log_bytes)
             async with self._checks:
-                await self._runtime.offload(_check_in_place, self._runtime.files, key, manifest, piece)
-            return piece
+                return await self._runtime.offload(_check_in_place, self._runtime.files, key, manifest, piece)
         data = await self._store.get_range(key, start, size)
         if len(data) != size:
             raise SegmentCorruptError(key, f"{start + len(data)} bytes", f"{log_bytes} bytes")
@@ -250,8 +251,9 @@ def _check_data(key: str, manifest: SegmentManifest, log_bytes: int, start: int,
     )
 
 
-def _check_in_place(files: Files, key: str, manifest: SegmentManifest, piece: FilePiece) -> None:
+def _check_in_place(files: Files, key: str, manifest: SegmentManifest, piece: FilePiece) -> FilePiece:
     try:
+        modified_ms = files.modified_ms(piece.path)
         file = files.open(piece.path, write=False)
         try:
             if (found := file.size()) != piece.file_bytes:
@@ -271,6 +273,7 @@ def _check_in_place(files: Files, key: str, manifest: SegmentManifest, piece: Fi
         raise ObjectNotFoundError(f"{key}: no file {piece.path}") from None
     except OSError as error:
         raise StoreUnavailableError(f"{key}: {error.strerror} ({piece.path})") from None
+    return piece._replace(modified_ms=modified_ms)
 
 
 def _check_chunks(

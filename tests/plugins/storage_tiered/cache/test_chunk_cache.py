@@ -159,13 +159,16 @@ class Places(Loads):
     def __init__(self, runtime: FakeRuntime) -> None:
         super().__init__()
         self.content = bytes(range(10)) * 100
+        self.files = runtime.files
         runtime.files.make_dirs("/store")
         runtime.files.write_atomically("/store/log", self.content)
 
     def of(self, number: int, size: int = 100) -> Callable[[], Awaitable[Brought]]:
         async def load() -> FilePiece:
             self.asked.append(number)
-            return FilePiece("/store/log", number * 101, size, len(self.content))
+            return FilePiece(
+                "/store/log", number * 101, size, len(self.content), self.files.modified_ms("/store/log")
+            )
 
         return load
 
@@ -205,6 +208,19 @@ def test_a_file_in_place_that_is_gone_or_has_changed_is_looked_for_again(runtime
         read(runtime, cache, places, 1)
     assert places.asked == [1, 1, 1, 1]
     assert said.said == []
+    assert runtime.disk.open_files == 0
+
+
+def test_a_file_in_place_whose_bytes_were_replaced_is_checked_again(runtime: FakeRuntime) -> None:
+    cache, places = cache_of(runtime, 1000), Places(runtime)
+    read(runtime, cache, places, 1)
+    runtime.advance(1)
+    runtime.files.write_atomically("/store/log", bytes(1000))
+    assert read(runtime, cache, places, 1) == bytes(100), (
+        "what checks them is asked, and says whether they are good"
+    )
+    assert read(runtime, cache, places, 1) == bytes(100)
+    assert places.asked == [1, 1]
     assert runtime.disk.open_files == 0
 
 
