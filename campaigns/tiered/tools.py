@@ -221,10 +221,10 @@ def _kafka(folder: Path, peer: Path) -> Iterator[tuple[str, Path]]:
 NORMALS: tuple[tuple[str, str | Callable[[re.Match[str]], str]], ...] = (
     (r"127\.0\.0\.1:\d+", "SERVER"),
     (r"/\S*/(data|__remote_log_metadata-\d+)", r"PLACE/\1"),
-    (r"(?<=[=:])[A-Za-z0-9_-]{22}(?=[:,}])", "ID"),
+    (r"(?<=[=:])(?![A-Z_]+[,}])[A-Za-z0-9_-]{22}(?=[:,}])", "ID"),
     (r"^baseOffset: .*\n|^Dumping .*\n", ""),
     (r"customMetadata=Optional(\[.*?\}\]|\.empty)", "FACT"),
-    (r"(e|maxT)(vent)?[Tt]imestampMs=\d+|CreateTime: \d+|crc: \d+|valueSize: \d+|sequence: -?\d+", "FACT"),
+    (r"(event|max)TimestampMs=\d+|CreateTime: \d+|crc: \d+|valueSize: \d+|sequence: -?\d+", "FACT"),
     (r'"size":\d+', '"size":N'),
     (r"^SLF4J.*\n|^WARNING.*\n|^OpenJDK.*\n", ""),
 )
