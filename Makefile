@@ -58,8 +58,9 @@ clients: setup  ## unmodified clients against this build: the matrix; NODES=3: a
 cluster-faults: setup  ## three nodes under load, killed, paused and stopped, beside Apache Kafka where it is there
 	$(BIN)/python -m campaigns cluster-faults
 
-zookeeper: setup  ## the client of ZooKeeper on a real server: BLUMFELD_ZOOKEEPER=HOST:PORT, or one that is started (campaigns/zookeeper_server.py says how it is found)
+zookeeper: setup  ## the client of ZooKeeper on a real server: BLUMFELD_ZOOKEEPER=HOST:PORT, or one that is started (campaigns/zookeeper_server.py says how it is found); then three nodes on one, and faults
 	$(BIN)/python -m pytest -q -n 0 -rs tests/plugins/consensus_zk_compat/zookeeper
+	$(BIN)/python -m campaigns zookeeper
 
 $(VENV)/.archive: $(VENV)/.done
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable plugins/sink_spark

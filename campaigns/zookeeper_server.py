@@ -7,22 +7,24 @@ Debian (``/usr/share/java``), the script that starts Apache Kafka (:mod:`campaig
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
-import signal
 import socket
-import subprocess
-import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from blumfeld.testing.cluster import LOOPBACK, NodePlace
+from blumfeld.testing.process import free_port
+from blumfeld_kit.cluster import Node
 from campaigns.references import default_folder, find_references
 
 JARS_VARIABLE = "BLUMFELD_ZOOKEEPER_JARS"
 """Environment variable with a folder that has the jars of a ZooKeeper server."""
 DEBIAN_JARS = Path("/usr/share/java")
 MAIN_CLASS = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
-START_S = 60
+ZOOKEEPER = 0
+"""Stands for the server among the ids of nodes."""
 TICK_MS = 500
 """So that a session's timeout may be a second."""
 
@@ -68,65 +70,33 @@ def _configuration(folder: Path, port: int, more: Mapping[str, object]) -> Path:
     return path
 
 
-class ZooKeeperServer:
+class ZooKeeperServer(Node):
     """One server. :meth:`start` after :meth:`kill` finds what it had acknowledged."""
 
-    def __init__(self, folder: Path, settings: Mapping[str, object] | None = None) -> None:
-        with socket.socket() as any_port:
-            any_port.bind(("127.0.0.1", 0))
-            self.port: int = any_port.getsockname()[1]
-        command = server_command(folder, self.port, settings)
+    def __init__(
+        self, folder: Path, settings: Mapping[str, object] | None = None, port: int | None = None
+    ) -> None:
+        """Nothing is started yet. One with TLS is launched only: it can't be asked whether it serves.
+
+        :raises FileNotFoundError: this machine has no ZooKeeper server
+        """
+        port = port or free_port()
+        command = server_command(folder, port, settings)
         if command is None:
             raise FileNotFoundError(
                 f"no ZooKeeper server: name its jars in {JARS_VARIABLE}, or install Debian's package zookeeper"
             )
-        self._command = command
-        self._log = folder / "server.log"
-        self._process: subprocess.Popen[bytes] | None = None
+        super().__init__(NodePlace(ZOOKEEPER, LOOPBACK, port, port), command, folder)
+        self.name = "ZooKeeper"
 
-    def start(self, *, wait: bool = True) -> None:
-        """Start the server, and wait until it serves. One with TLS can't be asked."""
-        self._log.parent.mkdir(parents=True, exist_ok=True)
-        with self._log.open("ab") as log:
-            self._process = subprocess.Popen(
-                self._command, stdout=log, stderr=log, start_new_session=True, stdin=subprocess.DEVNULL
-            )
-        end_s = time.monotonic() + START_S
-        while wait and b"Zookeeper version" not in self._ask():
-            if self._process.poll() is not None or time.monotonic() > end_s:
-                tail = self._log.read_text(errors="replace")[-2_000:]
-                self.kill()
-                raise RuntimeError(f"ZooKeeper did not serve in {START_S} s: {tail}")
-            time.sleep(0.05)
+    def answers(self) -> bool:
+        """Whether it serves now."""
+        return "Zookeeper version" in self.status()
 
     def status(self) -> str:
         """Return the server's answer to ``srvr``, with its version and its mode; nothing if it doesn't answer."""
-        return self._ask().decode()
-
-    def _ask(self) -> bytes:
-        try:
-            with socket.create_connection(("127.0.0.1", self.port), 1) as connection:
-                connection.settimeout(1)
-                connection.sendall(b"srvr")
-                return connection.recv(8192)
-        except OSError:
-            return b""
-
-    def kill(self) -> None:
-        """Kill the server: ``SIGKILL``."""
-        self._signal(signal.SIGKILL)
-        if self._process is not None:
-            self._process.wait()
-            self._process = None
-
-    def pause(self) -> None:
-        """Stop the server's process until :meth:`resume`."""
-        self._signal(signal.SIGSTOP)
-
-    def resume(self) -> None:
-        """Let the server's process go on."""
-        self._signal(signal.SIGCONT)
-
-    def _signal(self, number: signal.Signals) -> None:
-        if self._process is not None and self._process.poll() is None:
-            os.killpg(self._process.pid, number)
+        with contextlib.suppress(OSError), socket.create_connection((self.host, self.port), 1) as connection:
+            connection.settimeout(1)
+            connection.sendall(b"srvr")
+            return connection.recv(8192).decode()
+        return ""

@@ -17,14 +17,23 @@ from rich.markup import escape
 
 from blumfeld.cli.cluster.state import ClusterError
 from blumfeld.testing.cluster import LOOPBACK, node_places
-from blumfeld.testing.process import NodeError
+from blumfeld.testing.process import NodeError, free_port
 from blumfeld_kit.cluster import Cluster
 from campaigns.clients.load.groups import Groups
 from campaigns.clients.load.load import TOPIC, NoLoadError
 from campaigns.clients.load.producers import Librdkafka, with_log
 from campaigns.cluster.contenders import KAFKA, LAYOUTS, OURS, Contender, contenders_of, this_build
 from campaigns.cluster.disks import Disks, NoDisksError
-from campaigns.cluster.faults import CUTS, DEFAULT_FAULTS, NETWORK, BadFaultError, Fault, plan_of
+from campaigns.cluster.faults import (
+    CUTS,
+    DEFAULT_FAULTS,
+    ENSEMBLE,
+    NETWORK,
+    ZOOKEEPER_FAULTS,
+    BadFaultError,
+    Fault,
+    plan_of,
+)
 from campaigns.cluster.namespaces import Namespaces
 from campaigns.cluster.report import (
     CampaignReport,
@@ -33,18 +42,24 @@ from campaigns.cluster.report import (
     distribution_table,
     fault_table,
 )
-from campaigns.cluster.rounds import DATA, Run, Settings
+from campaigns.cluster.rounds import DATA, Ensemble, Run, Settings
 from campaigns.cluster.storm import FACULTIES, Wave, waves
+from campaigns.cluster.tree import Tree
 from campaigns.figures import save
 from campaigns.terminal import add_node_options, console_of, print_wrong, refused
+from campaigns.zookeeper_server import ZooKeeperServer
 
 DISK_MB = 700
 PRODUCER_LOG = "producer.log"
+CHROOT = "blumfeld"
+SESSION_TIMEOUT_MS = 3000
+"""Of a node's session with ZooKeeper: short, so that a paused one soon loses it."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Return 0 if every run is good (:attr:`ContenderReport.is_good`), 1 if not, 2 for wrong input."""
     given = _parser().parse_args(arguments)
+    given.zookeeper_port = free_port() if given.zookeeper else 0
     console = console_of()
     try:
         faults, needs_wires, needs_disks = _plan(given)
@@ -52,7 +67,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (BadFaultError, ValueError) as error:
         return refused("cluster-faults", error)
     settings = Settings(
-        partitions=given.partitions, rate_per_s=given.rate, down_s=given.down_s, settle_s=given.settle_s
+        partitions=given.partitions,
+        rate_per_s=given.rate,
+        down_s=given.down_s,
+        settle_s=given.settle_s,
+        zookeeper_down_s=given.zookeeper_down_s,
     )
     with contextlib.ExitStack() as stack:
         try:
@@ -62,11 +81,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
         folder = given.folder or Path(
             stack.enter_context(tempfile.TemporaryDirectory(prefix="blumfeld-cluster-"))
         )
+        try:
+            ensemble = stack.enter_context(_ensemble(given, folder)) if given.zookeeper else None
+        except (FileNotFoundError, NodeError) as error:
+            return refused("cluster-faults", error)
         reports: list[ContenderReport] = []
         absent: list[str] = []
         for contender in contenders:
             try:
-                report = _measured(contender, given, faults, settings, folder, wires, needs_disks, console)
+                report = _measured(
+                    contender, given, faults, settings, folder, wires, needs_disks, ensemble, console
+                )
             except (NodeError, NoLoadError, NoDisksError) as error:
                 absent.append(contender.name)
                 console.print(f"[red]✗ {contender.name}: {escape(str(error))}[/]")
@@ -86,14 +111,25 @@ def _plan(given: argparse.Namespace) -> tuple[Iterable[Fault | Wave], bool, bool
 
     :raises BadFaultError: a name is not that of a fault
     """
+    if given.storm_s and given.zookeeper:
+        raise BadFaultError(
+            "--storm-s has faults of the network, and --zookeeper a server on loopback. Leave one out"
+        )
     if given.storm_s:
         actions = tuple(given.faults.split(",")) if given.faults else tuple(FACULTIES)
         if absent := [action for action in actions if action not in FACULTIES]:
             raise BadFaultError(f"found {absent[0]}; allowed with --storm-s: {', '.join(FACULTIES)}")
         nodes = range(1, len(LAYOUTS[given.layout]) + 1)
         return _until(given.storm_s, waves(given.seed, actions, nodes)), True, "fill" in actions
-    faults = plan_of(given.faults.split(",") if given.faults else DEFAULT_FAULTS, given.rounds)
+    defaults = ZOOKEEPER_FAULTS if given.zookeeper else DEFAULT_FAULTS
+    faults = plan_of(given.faults.split(",") if given.faults else defaults, given.rounds)
     actions = tuple(fault.action for fault in faults)
+    if not given.zookeeper and any(fault.target == ENSEMBLE for fault in faults):
+        raise BadFaultError(f"a fault of {ENSEMBLE} needs --zookeeper: this cluster has none")
+    if given.zookeeper and not NETWORK.isdisjoint(actions):
+        raise BadFaultError(
+            "--zookeeper has no faults of the network: the server is on loopback. Leave them out"
+        )
     return faults, not NETWORK.isdisjoint(actions), "fill" in actions
 
 
@@ -122,6 +158,7 @@ def _measured(
     folder: Path,
     wires: Namespaces | None,
     needs_disks: bool,
+    ensemble: Ensemble | None,
     console: Console,
 ) -> ContenderReport:
     """Run one contender.
@@ -134,13 +171,17 @@ def _measured(
     disks = Disks([node.folder / DATA for node in cluster.nodes], given.disk_mb) if needs_disks else None
     make_producer = with_log(cluster.folder / PRODUCER_LOG) if given.storm_s else Librdkafka
     groups = Groups(cluster.addresses, TOPIC, given.partitions) if given.storm_s else None
+    if ensemble is not None:
+        groups = Groups(cluster.addresses, TOPIC, given.partitions, ["classic"])
     console.print(f"{contender.name}: faults on {len(cluster.nodes)} nodes")
 
     def say(line: str) -> None:
         console.print(escape(line))
 
     try:
-        return Run(contender, cluster, settings, wires, say, make_producer, disks, groups).run(faults)
+        return Run(contender, cluster, settings, wires, say, make_producer, disks, groups, ensemble).run(
+            faults
+        )
     except NoLoadError as error:
         printed = (f"{node.log_path} ends with:\n{node.printed()}" for node in cluster.nodes)
         raise NoLoadError("\n".join((str(error), *printed))) from error
@@ -156,13 +197,40 @@ def _contenders(given: argparse.Namespace) -> list[Contender]:
     :raises ValueError: there is none, a name is unknown, or --manifest or --set would have no effect
     """
     names = given.only.split(",") if given.only else [OURS, *([KAFKA] if given.peer else [])]
-    contenders = contenders_of(names, this_build(given.manifest, given.set), given.peer)
+    if given.zookeeper and names != [OURS]:
+        raise ValueError(f"--zookeeper: found --only {','.join(names)}; allowed: {OURS}")
+    laid = [*given.set, *(_zookeeper_settings(given.zookeeper_port) if given.zookeeper else ())]
+    contenders = contenders_of(names, this_build(given.manifest, laid), given.peer)
     if OURS not in names and (given.manifest is not None or given.set):
         raise ValueError(
             f"--manifest and --set change the nodes of {OURS}, and --only {given.only} runs none of them. "
             f"Leave them out, or name {OURS} in --only, too"
         )
     return contenders
+
+
+def _zookeeper_settings(port: int) -> Sequence[str]:
+    return (
+        'consensus.plugin="consensus_zk_compat"',
+        f'consensus.options.connect="{LOOPBACK}:{port}/{CHROOT}"',
+        f"consensus.options.session_timeout_ms={SESSION_TIMEOUT_MS}",
+    )
+
+
+@contextlib.contextmanager
+def _ensemble(given: argparse.Namespace, folder: Path) -> Iterator[Ensemble]:
+    """Start a ZooKeeper server, and end it.
+
+    :raises FileNotFoundError: this machine has none
+    :raises NodeError: it did not start
+    """
+    server = ZooKeeperServer(folder / ENSEMBLE, port=given.zookeeper_port)
+    try:
+        server.start()
+        with Tree(f"{server.address}/{CHROOT}") as tree:
+            yield Ensemble(server, tree)
+    finally:
+        server.kill()
 
 
 def _campaign(
@@ -227,6 +295,19 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument(
         "--settle-s", type=float, default=Settings().settle_s, help="seconds of load before and after a fault"
+    )
+    parser.add_argument(
+        "--zookeeper",
+        action="store_true",
+        help="metadata in a real ZooKeeper that is started and hurt as well, and a group that consumes; "
+        f"--faults has {','.join(f for f in ZOOKEEPER_FAULTS if f not in DEFAULT_FAULTS)} too",
+    )
+    parser.add_argument(
+        "--zookeeper-down-s",
+        type=float,
+        default=Settings().zookeeper_down_s,
+        metavar="SECONDS",
+        help="seconds that ZooKeeper stays away",
     )
     parser.add_argument("--manifest", type=Path, help="what each node of this build is made of")
     parser.add_argument(

@@ -6,6 +6,8 @@ from collections.abc import Sequence
 
 import attrs
 
+from campaigns.zookeeper_server import ZOOKEEPER
+
 ACTIONS = {
     "kill": "SIGKILL; the node is started again after the down time",
     "pause": "SIGSTOP, and SIGCONT after the down time",
@@ -24,6 +26,9 @@ TARGETS = {
     "follower": "a broker that is not the controller and doesn't lead partition 0; the one that leads the fewest",
     "both": "the nodes of leader and controller at once",
 }
+ENSEMBLE = "zookeeper"
+"""The target of a fault that hits the ZooKeeper server, where the cluster has one."""
+ENSEMBLE_ACTIONS = ("kill", "pause", "stop")
 ROLLING = "rolling"
 """Every node in turn is stopped and started; the next one follows when all replicas are in sync again, and all voters
 have caught up with the quorum."""
@@ -32,6 +37,8 @@ DEFAULT_FAULTS = (
     *(f"stop-{target}" for target in ("leader", "controller", "follower")),
     ROLLING,
 )
+ZOOKEEPER_FAULTS = (*DEFAULT_FAULTS, *(f"{action}-{ENSEMBLE}" for action in ENSEMBLE_ACTIONS))
+"""The faults of a cluster that keeps its metadata in ZooKeeper."""
 CUTS = tuple(f"cut-{target}" for target in TARGETS)
 
 
@@ -83,6 +90,8 @@ def parse_fault(name: str) -> Fault:
     if name == ROLLING:
         return Fault(ROLLING, "each")
     action, _, target = name.partition("-")
+    if target == ENSEMBLE and action in ENSEMBLE_ACTIONS:
+        return Fault(action, target)
     if action not in ACTIONS or (target not in TARGETS and not target.isdecimal()):
         raise BadFaultError(
             f"found {name}; allowed: {ROLLING}, or {', '.join(ACTIONS)} with -{', -'.join(TARGETS)} or the id of a "
@@ -106,6 +115,8 @@ def targets_of(fault: Fault, now: Leadership) -> tuple[int, ...]:
     """
     if fault.target == "each":
         return now.nodes
+    if fault.target == ENSEMBLE:
+        return (ZOOKEEPER,)
     if fault.target.isdecimal():
         if int(fault.target) not in now.nodes:
             raise NoTargetError(

@@ -31,6 +31,7 @@ from blumfeld.wire.messages.metadata import MetadataResponse
 from blumfeld.wire.primitives import DecodeError
 from blumfeld_kit.cluster import Cluster, Node
 from campaigns.cluster.faults import Leadership
+from campaigns.cluster.tree import Tree
 
 METADATA_VERSION = 8
 DESCRIBE_QUORUM_VERSION = 1
@@ -66,9 +67,11 @@ class TopicState:
 class Observer:
     """Asks the nodes of a cluster. A node that does not answer in time is passed over."""
 
-    def __init__(self, cluster: Cluster, topic: str) -> None:
+    def __init__(self, cluster: Cluster, topic: str, tree: Tree | None = None) -> None:
+        """:param tree: of a cluster that has no quorum: its metadata is in ZooKeeper"""
         self._cluster = cluster
         self._topic = topic
+        self._tree = tree
 
     def leadership(self) -> Leadership:
         """Return the present leaders, as the first node that answers sees them."""
@@ -85,7 +88,11 @@ class Observer:
         """Return the active controller as the first node that knows one says (DescribeQuorum), or :data:`NOBODY`.
 
         A broker's Metadata does not tell: with KRaft it names a broker that takes requests for the controller.
+        With ZooKeeper it is the broker in ``/controller``.
         """
+        if self._tree is not None:
+            at = self._tree.controller()
+            return NOBODY if at is None else at
         quorum = self._quorum()
         return NOBODY if quorum is None else quorum.leader_id
 
@@ -101,14 +108,24 @@ class Observer:
         """Give each partition back to its preferred leader (KIP-460); return why that failed, or an empty string."""
         topic = TopicPartitions(topic=self._topic, partitions=list(range(partitions)))
         request = ElectLeadersRequest(topic_partitions=[topic], timeout_ms=int(ELECT_S * 1000))
+        node = self._command_taker()
+        if node is None:
+            return "there is no controller"
         try:
-            with self._cluster.brokers[0].connect(ELECT_S) as connection:
+            with node.connect(ELECT_S) as connection:
                 answer = connection.ask(request, ElectLeadersResponse, ELECT_LEADERS_VERSION)
         except (OSError, DecodeError) as error:
-            return f"node {self._cluster.brokers[0].place.id}: {error or type(error).__name__}"
+            return f"node {node.place.id}: {error or type(error).__name__}"
         results = (each for topic in answer.replica_election_results for each in topic.partition_result)
         codes = (answer.error_code, *(each.error_code for each in results))
         return ", ".join(sorted({error_name(code) for code in codes if code not in FINE}))
+
+    def _command_taker(self) -> Node | None:
+        """Return a broker that takes commands. With ZooKeeper that is the controller alone; no broker forwards."""
+        if self._tree is None:
+            return self._cluster.brokers[0]
+        controller = self.controller()
+        return next((node for node in self._cluster.brokers if node.place.id == controller), None)
 
     def await_whole(self, timeout_s: float, since: float | None = None) -> bool:
         """Wait until every broker says that all replicas are in sync; return whether they did in time.
@@ -167,7 +184,12 @@ class Observer:
         return f"controller {self.controller()}; {voters}" + "; ".join(lines)
 
     def _behind(self, since: float) -> str:
-        """Return the voters that have not caught up after an instant; empty if all have."""
+        """Return the voters that have not caught up after an instant; empty if all have. With ZooKeeper: the brokers
+        that aren't registered in the tree.
+        """
+        if self._tree is not None:
+            absent = self._tree.absent(node.place.id for node in self._cluster.brokers)
+            return "unknown" if absent is None else ", ".join(map(str, absent))
         quorum = self._quorum()
         return "unknown" if quorum is None else ", ".join(map(str, voters_behind(quorum, since)))
 

@@ -23,6 +23,8 @@ from campaigns.cluster.observer import LeaderWatch, Observer
 from campaigns.cluster.replicas import differences
 from campaigns.cluster.report import ContenderReport, FaultReport
 from campaigns.cluster.storm import Wave
+from campaigns.cluster.tree import GONE, Tree
+from campaigns.zookeeper_server import ZOOKEEPER, ZooKeeperServer
 
 DATA = "data"
 """A node's data, in its folder."""
@@ -43,12 +45,22 @@ class Settings:
     rate_per_s: float = 1000.0
     down_s: float = 15.0
     """Time that a killed, paused or cut node stays away: longer than Kafka's broker.session.timeout.ms of 9 s."""
+    zookeeper_down_s: float = 60.0
+    """The same for the ZooKeeper server."""
     steady_s: float = 10.0
     """Load before the first fault."""
     settle_s: float = 3.0
     """Load after the replicas are in sync again, and once more after the election of preferred leaders."""
     heal_s: float = 60.0
     """Longest wait until all replicas are in sync again, and all voters follow the quorum."""
+
+
+@attrs.frozen
+class Ensemble:
+    """The ZooKeeper of a cluster, started. Its owner ends it."""
+
+    server: ZooKeeperServer
+    tree: Tree
 
 
 class Run:
@@ -64,7 +76,9 @@ class Run:
         make_producer: Make = Librdkafka,
         disks: Disks | None = None,
         groups: Groups | None = None,
+        ensemble: Ensemble | None = None,
     ) -> None:
+        """:param ensemble: of a cluster that keeps its metadata in ZooKeeper"""
         self._contender = contender
         self._cluster = cluster
         self._settings = settings
@@ -74,7 +88,8 @@ class Run:
         self._load = Load(
             cluster.addresses, settings.partitions, settings.rate_per_s, make_producer=make_producer
         )
-        self._observer = Observer(cluster, TOPIC)
+        self._ensemble = ensemble
+        self._observer = Observer(cluster, TOPIC, ensemble.tree if ensemble is not None else None)
         self._began = 0.0
 
     def run(self, faults: Iterable[Fault | Wave]) -> ContenderReport:
@@ -146,24 +161,57 @@ class Run:
         except NoTargetError as error:
             at = time.monotonic()
             return self._report(fault.name, (), now, (at, at, at, at), [*notes, f"left out: {error}"])
-        nodes = [self._cluster.node(target) for target in targets]
+        nodes = list(map(self._node, targets))
+        consumed = self._groups.consumed() if self._groups is not None else 0
         with self._leader_watch(targets, now) as watch:
             begin = time.monotonic()
             if fault.action == ROLLING:
                 returned = self._roll(nodes, notes)
-            elif fault.action == "stop":
+            elif fault.action == "stop" and ZOOKEEPER not in targets:
                 returned = self._restart(nodes, notes)
             else:
                 returned = self._hit(fault.action, nodes)
             back = time.monotonic()
+            if ZOOKEEPER in targets:
+                notes += self._while_away(fault, (begin, back), consumed)
             self._await_healed(returned, notes)
             healed = time.monotonic()
+        self._check_tree(fault)
         time.sleep(self._settings.settle_s)
         end = time.monotonic()
         if not self._load.await_acks(end, self._settings.heal_s):
             notes.append(f"a partition takes no records: {self._observer.describe()}")
         spans = (begin, back, healed, end)
         return self._report(fault.name, targets, now, spans, notes, watch.named_s(begin))
+
+    def _node(self, node_id: int) -> Node:
+        if node_id == ZOOKEEPER and self._ensemble is not None:
+            return self._ensemble.server
+        return self._cluster.node(node_id)
+
+    def _while_away(self, fault: Fault, span: tuple[float, float], consumed: int) -> Sequence[str]:
+        """Check that produce and fetch went on without ZooKeeper, and say how.
+
+        :param consumed: the records that the groups had before
+        """
+        began, ended = span
+        gap_s = max(gap_of(times, began, ended).longest_s for times in self._load.ack_times)
+        if gap_s > (ended - began) / 2:
+            self._load.wrong.append(f"{fault.name}: no acknowledgement for {gap_s:.1f} s without ZooKeeper")
+        if self._groups is None:
+            return [f"longest gap without ZooKeeper {gap_s:.2f} s"]
+        if (more := self._groups.consumed() - consumed) == 0:
+            self._load.wrong.append(f"{fault.name}: nothing was consumed without ZooKeeper")
+        return [f"longest gap without ZooKeeper {gap_s:.2f} s, {more} records consumed"]
+
+    def _check_tree(self, fault: Fault) -> None:
+        """Look for what a former controller wrote. One that is paused longer than its session wakes up as such."""
+        if self._ensemble is not None:
+            try:
+                stale = self._ensemble.tree.writes_of_former_controllers()
+            except GONE as error:
+                stale = [f"the tree can't be read: {error!r}"]
+            self._load.wrong.extend(f"{fault.name}: {said}" for said in stale)
 
     def _report(
         self,
@@ -239,7 +287,8 @@ class Run:
     def _hit(self, action: str, nodes: Sequence[Node]) -> float:
         """Do it to all nodes at once, and undo it after the down time."""
         self._harm.begin(action, nodes)
-        time.sleep(self._settings.down_s)
+        at_zookeeper = any(node.place.id == ZOOKEEPER for node in nodes)
+        time.sleep(self._settings.zookeeper_down_s if at_zookeeper else self._settings.down_s)
         returned = time.time()
         self._harm.end(action, nodes)
         for node in nodes:

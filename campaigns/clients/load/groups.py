@@ -1,15 +1,22 @@
-"""Two groups of real clients that consume the load while brokers are hurt: a classic one and one of KIP-848."""
+"""Groups of real clients that consume the load while brokers are hurt: a classic one and one of KIP-848."""
 
 from __future__ import annotations
 
 import sys
 import threading
 import time
+from collections.abc import Mapping, Sequence
 
 from campaigns.clients.live_members import Member, MemberSpec, Protocol, member_module
 from campaigns.clients.load.promises import GroupPromises, Place
 from campaigns.clients.verdicts import CheckFailed
 
+BOTH: Sequence[Protocol] = ("classic", "consumer")
+MODULES: Mapping[Protocol, tuple[str, ...]] = {
+    "classic": ("confluent_member", "kafka_python_member"),
+    "consumer": ("confluent_member",),
+}
+"""The kinds of members, in turn."""
 POLL_S = 0.05
 FINISH_S = 120.0
 """Longest wait at the end until both groups have committed everything."""
@@ -99,15 +106,16 @@ class Group:
 
 
 class Groups:
-    """Both groups, with two members each at first."""
+    """The groups, with two members each at first."""
 
-    def __init__(self, bootstrap: str, topic: str, partitions: int) -> None:
+    def __init__(
+        self, bootstrap: str, topic: str, partitions: int, protocols: Sequence[Protocol] = BOTH
+    ) -> None:
+        """:param protocols: one group of each"""
         self.promises = GroupPromises()
         self._everything = {(topic, at) for at in range(partitions)}
-        mixed = ("confluent_member", "kafka_python_member")
-        self.all = (
-            Group("classic", mixed, bootstrap, topic, self.promises),
-            Group("consumer", mixed[:1], bootstrap, topic, self.promises),
+        self.all = tuple(
+            Group(protocol, MODULES[protocol], bootstrap, topic, self.promises) for protocol in protocols
         )
 
     def start(self) -> None:
@@ -138,6 +146,10 @@ class Groups:
             for group in self.all
             for member in group.living
         )
+
+    def consumed(self) -> int:
+        """Return how many records all groups have consumed by now."""
+        return sum(count for group in self.all for runs in group.runs().values() for _, _, count in runs)
 
     def finish(self, ends: dict[Place, int]) -> None:
         """Let both groups get to the ends; what they did not consume breaks a promise. All members end."""

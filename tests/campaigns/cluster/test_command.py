@@ -12,6 +12,7 @@ import pytest
 
 from blumfeld.cli.cluster.state import ClusterError
 from blumfeld.testing.endings import TOLD_TO_END
+from campaigns import zookeeper_server
 from campaigns.cluster import __main__ as command
 from campaigns.cluster.__main__ import main
 from campaigns.terminal import BAD_INPUT
@@ -47,6 +48,13 @@ with sigterm_unwinds():
             ["--only", "kafka", "--peer", "x", "--manifest", "m.toml"],
             "--manifest and --set change the nodes of",
         ),
+        (["--faults", "kill-leader,kill-zookeeper"], "a fault of zookeeper needs --zookeeper"),
+        (["--zookeeper", "--faults", "cut-leader"], "--zookeeper has no faults of the network"),
+        (["--zookeeper", "--storm-s", "9"], "--storm-s has faults of the network"),
+        (
+            ["--zookeeper", "--only", "kafka", "--peer", "x"],
+            "--zookeeper: found --only kafka; allowed: blumfeld",
+        ),
     ],
 )
 def test_wrong_input_is_refused_with_what_is_allowed(
@@ -67,6 +75,14 @@ def test_cuts_where_there_are_no_namespaces_are_refused(
     monkeypatch.setattr(command, "Namespaces", namespaces)
     assert main(["--faults", "cut-leader", "--layout", "apart"]) == BAD_INPUT
     assert "6 namespaces: Operation not permitted" in capsys.readouterr().err
+
+
+def test_without_a_zookeeper_server_it_is_said_where_one_is_looked_for(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    monkeypatch.setattr(zookeeper_server, "server_command", lambda *_: None)
+    assert main(["--zookeeper", "--folder", str(tmp_path)]) == BAD_INPUT
+    assert "no ZooKeeper server: name its jars in BLUMFELD_ZOOKEEPER_JARS" in capsys.readouterr().err
 
 
 def test_sigterm_stops_the_nodes_and_removes_their_data(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from campaigns.cluster.faults import (
     CUTS,
-    DEFAULT_FAULTS,
+    ZOOKEEPER_FAULTS,
     BadFaultError,
     Leadership,
     NoTargetError,
@@ -14,6 +14,7 @@ from campaigns.cluster.faults import (
     plan_of,
     targets_of,
 )
+from campaigns.zookeeper_server import ZOOKEEPER
 
 ALL = (1, 2, 3)
 NOW = Leadership(controller=1, leaders=(2, 3, 1, 2, 3, 1), nodes=ALL, brokers=ALL)
@@ -25,13 +26,13 @@ def test_a_plan_is_the_list_so_many_times() -> None:
     assert names == ["kill-leader", "rolling", "kill-leader", "rolling"]
 
 
-@pytest.mark.parametrize("name", [*DEFAULT_FAULTS, *CUTS])
+@pytest.mark.parametrize("name", [*ZOOKEEPER_FAULTS, *CUTS])
 def test_every_fault_of_the_lists_is_one(name: str) -> None:
     assert parse_fault(name).name == name
 
 
 @pytest.mark.parametrize(
-    "name", ["kill", "kill-", "drown-leader", "kill-king", "kill--1", "rolling-leader", ""]
+    "name", ["kill", "kill-", "cut-zookeeper", "drown-leader", "kill-king", "kill--1", "rolling-leader", ""]
 )
 def test_a_name_that_is_none_is_refused_with_the_names_that_are(name: str) -> None:
     with pytest.raises(BadFaultError, match=f"found {name}; allowed: rolling, or kill, .*-controller"):
@@ -47,6 +48,7 @@ def test_a_name_that_is_none_is_refused_with_the_names_that_are(name: str) -> No
         ("kill-both", NOW, (2, 1)),
         ("rolling", NOW, ALL),
         ("kill-3", NOW, (3,)),
+        ("kill-zookeeper", NOW, (ZOOKEEPER,)),
         # the controller leads partition 0
         ("pause-leader", Leadership(2, (2, 2, 3), ALL, ALL), (3,)),
         ("pause-both", Leadership(2, (2, 2, 3), ALL, ALL), (3, 2)),

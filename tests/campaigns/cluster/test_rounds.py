@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+import attrs
 import pytest
 
 from blumfeld.cli.cluster.state import ClusterError
@@ -12,6 +13,7 @@ from blumfeld.testing.cluster import BROKER, COMBINED, CONTROLLER, LOOPBACK, Rol
 from blumfeld.testing.process import NodeError
 from blumfeld.wire.messages.describe_quorum import ReplicaState, ResponsePartitionData
 from blumfeld_kit.cluster import Cluster, Node
+from campaigns import zookeeper_server
 from campaigns.clients.load.acknowledged_records import Account
 from campaigns.clients.load.load import Load, NoLoadError
 from campaigns.clients.load.producers import CUT_SHORT_S, FINISH_S, Librdkafka, Watcher
@@ -21,8 +23,10 @@ from campaigns.cluster.harm import Harm
 from campaigns.cluster.namespaces import Namespaces
 from campaigns.cluster.observer import Observer, voters_behind
 from campaigns.cluster.report import ContenderReport
-from campaigns.cluster.rounds import Run, Settings
+from campaigns.cluster.rounds import Ensemble, Run, Settings
 from campaigns.cluster.storm import Blow, Wave
+from campaigns.cluster.tree import Tree
+from campaigns.zookeeper_server import ZOOKEEPER, ZooKeeperServer
 
 THREE = (COMBINED,) * 3
 QUICK = Settings(partitions=3, down_s=0.0, steady_s=0.0, settle_s=0.0, heal_s=0.0)
@@ -130,6 +134,35 @@ def test_a_voter_is_back_when_it_has_caught_up_after_that_instant() -> None:
     quorum = ResponsePartitionData(leader_id=4, high_watermark=70, current_voters=voters)
     assert voters_behind(quorum, 100.5) == [5, 6]
     assert voters_behind(quorum, 100.0) == [6]
+
+
+class TreeInWords(Tree):
+    """A tree that two former controllers wrote to."""
+
+    def __init__(self) -> None:
+        """It connects to nothing."""
+
+    def writes_of_former_controllers(self) -> list[str]:
+        return ["a former controller wrote"]
+
+
+def test_without_zookeeper_acknowledgements_go_on_and_no_former_controller_writes(
+    diary: Diary, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The producer of the diary has one acknowledgement for each partition, from before the fault."""
+    monkeypatch.setattr(zookeeper_server, "server_command", lambda *_: ["true"])
+    ensemble = Ensemble(ZooKeeperServer(tmp_path / "zookeeper"), TreeInWords())
+    contender = this_build()
+    cluster = Cluster(contender.commands, node_places([LOOPBACK] * 3, 0, THREE), tmp_path)
+    settings = attrs.evolve(QUICK, zookeeper_down_s=0.02)
+    cluster_run = Run(contender, cluster, settings, None, lambda _: None, lambda *_: diary, ensemble=ensemble)
+    report = cluster_run.run(plan_of(["kill-zookeeper"], 1))
+    assert diary.done == ["kill 0", "launch 0", "await_ready 0", "whole and following"]
+    assert report.wrong == (
+        "kill-zookeeper: no acknowledgement for 0.0 s without ZooKeeper",
+        "kill-zookeeper: a former controller wrote",
+    )
+    assert report.faults[0].nodes == (ZOOKEEPER,)
 
 
 def test_a_wire_that_cannot_be_cut_ends_the_run_and_is_told(diary: Diary, tmp_path: Path) -> None:

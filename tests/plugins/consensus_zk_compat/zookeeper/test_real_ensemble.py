@@ -45,7 +45,7 @@ def ensemble(tmp_path: Path) -> Iterator[list[ZooKeeperServer]]:
         (folder / "data").mkdir(parents=True)
         (folder / "data" / "myid").write_text(f"{number + 1}")
         servers.append(ZooKeeperServer(folder, {**addresses, "initLimit": 40, "syncLimit": 20}))
-        servers[-1].start(wait=False)
+        servers[-1].launch()
     yield servers
     for server in servers:
         server.kill()

@@ -53,7 +53,7 @@ def secured(tmp_path: Path) -> Iterator[Secured]:
     if jars is None or not list(jars.glob("netty*handler*.jar")) or shutil.which("openssl") is None:
         pytest.skip(f"needs openssl, and {JARS_VARIABLE} with the jars of ZooKeeper and of Netty")
     secured = Secured(tmp_path)
-    secured.server.start(wait=False)
+    secured.server.launch()
     yield secured
     secured.server.kill()
 
