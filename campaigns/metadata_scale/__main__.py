@@ -1,7 +1,8 @@
 """Start, fail-over and catch-up by the number of partitions in the metadata, beside Apache Kafka.
 
 ``python -m campaigns metadata-scale``. The partitions' replicas lie on brokers that are registered and do not run. In
-each round of a point the active controller is killed. Exit 1 if a point is lacking.
+each round of a point the active controller is killed. With ``--serving`` three nodes hold all replicas, their metadata
+lies in KRaft or in a ZooKeeper, and a kill is measured until all partitions serve. Exit 1 if a point is lacking.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import argparse
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from statistics import median
 
@@ -23,6 +24,7 @@ from campaigns import figures
 from campaigns.cluster.contenders import Contender, kafka, this_build
 from campaigns.metadata_scale.directories import FORMS
 from campaigns.metadata_scale.points import NotReachedError, Point, measure
+from campaigns.metadata_scale.serving import CONSENSUS, KILLED, KRAFT, Serving, measure_serving
 
 SIZES = (1_000, 10_000, 100_000, 1_000_000)
 MIB = 1 << 20
@@ -32,6 +34,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Return 0 if every point was measured, else 1."""
     given = _parser().parse_args(arguments)
     console = make_console(150)
+    if given.serving:
+        return _serving(given, console)
     contenders = [this_build(), *([kafka(given.peer)] if given.peer else [])]
     points: list[Point] = []
     lacking = 0
@@ -72,6 +76,60 @@ def _point(
     return point
 
 
+def _serving(given: argparse.Namespace, console: Console) -> int:
+    points: list[Serving] = []
+    lacking = 0
+    for size in given.sizes:
+        for consensus in given.consensus:
+            for peer in (None, given.peer) if given.peer else (None,):
+                what = f"{'Kafka' if peer else 'this build'} on {consensus}, {size:,} partitions"
+                with tempfile.TemporaryDirectory(prefix="blumfeld-metadata-") as folder:
+                    try:
+                        point = measure_serving(
+                            consensus,
+                            peer,
+                            Path(folder),
+                            size,
+                            rounds=given.rounds,
+                            session_timeout_ms=given.session_timeout_ms,
+                            limit_s=given.limit_s,
+                        )
+                    except (NodeError, NotReachedError, FileNotFoundError) as error:
+                        console.print(f"[red]✗ {what}: {escape(str(error))}[/]", highlight=False)
+                        lacking += 1
+                        continue
+                console.print(f"{what}: created in {point.created_s:.1f} s", highlight=False)
+                points.append(point)
+                figures.save(given.out, points)
+    console.print(serving_table(points))
+    return 1 if lacking else 0
+
+
+def serving_table(points: Sequence[Serving]) -> Table:
+    """Returns one row for each point and kind of kill: medians of its rounds."""
+    columns = ("gone", "first", "all", "all - gone", "longest - gone", "main CPU", "other threads", "phases")
+    title = "seconds from kill -9 to a produce to each partition that the node led"
+    table = figures.table(title, ("partitions", "", "killed"), columns)
+    for point in points:
+        for killed in KILLED:
+            rows = [row for row in point.failovers if row.killed == killed]
+            if not rows:
+                continue
+            behind = [row.served_s - row.gone_s for row in rows]
+            phases = {name: median(row.phases_s.get(name, 0.0) for row in rows) for name in rows[0].phases_s}
+            table.add_row(
+                f"{point.partitions:,}",
+                f"{point.contender}, {point.consensus}",
+                killed,
+                *(f"{figures.median(rows, name):.2f}" for name in ("gone_s", "first_s", "served_s")),
+                f"{median(behind):.2f}",
+                f"{max(behind):.2f}",
+                *(f"{figures.median(rows, name):.2f}" for name in ("main_cpu_s", "threads_cpu_s")),
+                " ".join(f"{name} {at:.2f}" for name, at in sorted(phases.items(), key=lambda item: item[1])),
+            )
+    return table
+
+
 def table_of(points: Sequence[Point]) -> Table:
     """Returns one row a point."""
     columns = ("MiB", "start", "fail-over", "longest", "catch-up", "RSS", "broker's RSS")
@@ -97,10 +155,12 @@ def _parser() -> argparse.ArgumentParser:
     def numbers(text: str) -> list[int]:
         return [int(number) for number in text.split(",")]
 
-    def forms(text: str) -> list[str]:
-        names = text.split(",")
-        if unknown := [name for name in names if name not in FORMS]:
-            raise argparse.ArgumentTypeError(f"found {unknown[0]}; allowed: {', '.join(FORMS)}")
+    def some_of(allowed: Sequence[str]) -> Callable[[str], list[str]]:
+        def names(text: str) -> list[str]:
+            if unknown := [name for name in text.split(",") if name not in allowed]:
+                raise argparse.ArgumentTypeError(f"found {unknown[0]}; allowed: {', '.join(allowed)}")
+            return text.split(",")
+
         return names
 
     parser = figures.options("metadata-scale", __doc__)
@@ -108,7 +168,24 @@ def _parser() -> argparse.ArgumentParser:
         "--sizes", type=numbers, default=list(SIZES), help="numbers of partitions, with commas"
     )
     parser.add_argument(
-        "--forms", type=forms, default=list(FORMS), help=f"{', '.join(FORMS)}, or one of them"
+        "--forms", type=some_of(FORMS), default=list(FORMS), help=f"{', '.join(FORMS)}, or one of them"
+    )
+    parser.add_argument(
+        "--serving",
+        action="store_true",
+        help="three nodes with all replicas; a kill, until all partitions serve",
+    )
+    parser.add_argument(
+        "--consensus",
+        type=some_of(CONSENSUS),
+        default=[KRAFT],
+        help=f"with --serving: {', '.join(CONSENSUS)}, or one of them",
+    )
+    parser.add_argument(
+        "--session-timeout-ms",
+        type=int,
+        default=9_000,
+        help="with --serving: of a broker, and of ZooKeeper's session",
     )
     parser.add_argument("--limit-s", type=float, default=300.0, help="the longest time for one step")
     parser.add_argument("--plot", type=Path, help="NAME.svg; one file a form, NAME-FORM.svg")

@@ -94,7 +94,7 @@ def measure(
             broker.launch, lambda: _shows(broker, topic_of(last), count), limit_s, "the broker's catch-up"
         )
         failover_s = tuple(_failover(voters, limit_s) for _ in range(rounds))
-        active = _active(voters)
+        active = active_voter(voters)
         assert active is not None
         return Point(
             contender.name,
@@ -115,7 +115,7 @@ def measure(
 
 def _failover(voters: Sequence[Node], limit_s: float) -> float:
     deadline = time.monotonic() + limit_s
-    while (active := _active(voters)) is None:
+    while (active := active_voter(voters)) is None:
         if time.monotonic() > deadline:
             raise NotReachedError("no controller is active")
         time.sleep(POLL_S)
@@ -174,7 +174,7 @@ def _shows(broker: Node, topic: str, partitions: int) -> bool:
     return bool(answer.topics) and len(answer.topics[0].partitions) == partitions
 
 
-def _active(voters: Sequence[Node]) -> Node | None:
+def active_voter(voters: Sequence[Node]) -> Node | None:
     """The controller that leads the quorum, as it says itself."""
     partition = RequestTopicData(topic_name=CLUSTER_METADATA_TOPIC, partitions=[RequestPartitionData()])
     for node in voters:

@@ -4,6 +4,7 @@ measured.
 
 from __future__ import annotations
 
+from datetime import datetime
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,7 @@ from rich.console import Console
 from blumfeld.metadata.image.checkpoint import decode_checkpoint
 from blumfeld.metadata.image.records import image_of
 from blumfeld.wire.batches.record_batch import RecordBatch
-from campaigns.metadata_scale.__main__ import main, table_of
+from campaigns.metadata_scale.__main__ import main, serving_table, table_of
 from campaigns.metadata_scale.directories import (
     PARTITIONS_PER_TOPIC,
     make_directory,
@@ -21,6 +22,7 @@ from campaigns.metadata_scale.directories import (
 )
 from campaigns.metadata_scale.plot import svg_of_points
 from campaigns.metadata_scale.points import Point
+from campaigns.metadata_scale.serving import FailOver, Serving, contender_on, phases_of
 
 PARTITIONS = PARTITIONS_PER_TOPIC + 5
 POINTS = [
@@ -88,3 +90,36 @@ def test_an_unknown_form_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         main(["--forms", "tape"])
     assert "allowed: snapshot, log" in capsys.readouterr().err
+
+
+def test_a_phase_ends_with_the_first_line_of_any_node() -> None:
+    at = datetime.fromisoformat("2026-11-28T19:27:05.000+00:00").timestamp()
+    lines = [
+        "2026-11-28T19:27:06.500Z [info     ] elected as controller          [controller] epoch=3",
+        "2026-11-28T19:27:05.250Z [info     ] elected as controller          [controller] epoch=2",
+        "2026-11-28T19:27:05.750Z [info     ] controller at work             [controller] epoch=2 load_ms=154",
+        "a line without a time: controller at work",
+    ]
+    assert phases_of(lines, at) == {"elected": 0.25, "at work": 0.75}
+
+
+def test_the_table_of_kills_takes_the_detection_out() -> None:
+    kills = [
+        FailOver("controller", 2.0, 2.25, served, 10, {"elected": 2.1}, "", 0.5, 0.25)
+        for served in (2.5, 3.5)
+    ]
+    text = Console(width=200)
+    with text.capture() as captured:
+        text.print(serving_table([Serving("blumfeld", "zookeeper", 30, 2_000, 1.0, tuple(kills))]))
+    row = next(line for line in captured.get().splitlines() if "controller" in line)
+    cells = [cell.strip() for cell in row.split("│")[3:11]]
+    assert cells == ["controller", "2.00", "2.25", "3.00", "1.00", "1.50", "0.50", "0.25"]
+
+
+@pytest.mark.parametrize("peer", [None, Path("kafka-peer")])
+def test_only_nodes_on_a_zookeeper_are_told_of_one(peer: Path | None) -> None:
+    for consensus, told in (("zookeeper", True), ("kraft", False)):
+        commands = contender_on(consensus, peer, "127.0.0.1:1/scale", 2_000).commands
+        (words,) = {" ".join(words) for roles, words in commands.items() if len(roles) == 2}
+        assert ("127.0.0.1:1/scale" in words) is told
+        assert "2000" in words

@@ -151,6 +151,7 @@ class Candidate:
         term = self._term = Term(
             elected=elected,
             tree=tree,
+            load_ms=self._runtime.monotonic_ms() - self._won_ms,
             topics=topics,
             zookeeper=self._zookeeper,
             chroot=self._chroot,

@@ -101,6 +101,7 @@ class Term:
     """From the moment when the tree was loaded to :meth:`stop`.
 
     :param tree: as loaded after the election
+    :param load_ms: how long that took
     :param topics: the watches that were left by the load
     :param stale: is told that a broker knows a later controller
     :param dropped: is told of the error that ended the term
@@ -112,6 +113,7 @@ class Term:
         *,
         elected: Elected,
         tree: Loaded,
+        load_ms: float,
         topics: TopicWatches,
         zookeeper: ZooKeeper,
         chroot: str,
@@ -129,6 +131,8 @@ class Term:
         self._runtime = runtime
         self._events = events
         self._tree = tree
+        self._load_ms = load_ms
+        self._began_ms = runtime.monotonic_ms()
         self._topics = topics
         self._tasks: list[Task] = []
         self._check = Check(paths.CONTROLLER_EPOCH, elected.epoch_version)
@@ -204,7 +208,13 @@ class Term:
 
     def _begin(self) -> None:
         self.active.begin()
-        self._events.info("controller at work", epoch=self.active.id.epoch)
+        self._events.info(
+            "controller at work",
+            epoch=self.active.id.epoch,
+            znodes=self._tree.znodes,
+            load_ms=round(self._load_ms),
+            take_over_ms=round(self._runtime.monotonic_ms() - self._began_ms),
+        )
         self._watch("topics", self._read_topics, TOPICS_PAUSE_MS)
         self._tasks.append(self._runtime.spawn(self._follow_topics(), "watch assignments"))
         self._watch("deletions", self._read_deletions)

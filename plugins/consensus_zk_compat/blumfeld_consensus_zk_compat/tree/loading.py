@@ -106,6 +106,8 @@ class Loaded(msgspec.Struct, kw_only=True):
     """Of ``/admin/reassign_partitions``; ``None``: the node isn't there."""
     elections_asked: tuple[TopicPartition, ...] | None
     """Of ``/admin/preferred_replica_election``; ``None``: the node isn't there."""
+    znodes: int
+    """Nodes that were read."""
 
 
 def _no_watch(_: str) -> None:
@@ -171,6 +173,7 @@ class _Loader:
         self._without_id: dict[str, TopicNode] = {}
         self._without_state: list[TopicPartition] = []
         self._led_before: list[TopicPartition] = []
+        self._znodes = 0
 
     def load(self) -> Steps[Loaded]:
         controller, epoch = yield from self._cluster()
@@ -197,6 +200,7 @@ class _Loader:
             without_id=self._without_id,
             reassignments_asked=reassignments,
             elections_asked=elections,
+            znodes=self._znodes,
         )
 
     # Reads
@@ -206,6 +210,7 @@ class _Loader:
         node: Node | None = yield from _there(self._zookeeper.get(path, watch))
         if node is not None:
             self._versions.nodes[path] = node.stat.version
+            self._znodes += 1
         return node
 
     def _children(self, path: str, watch: Watch | None = None) -> Steps[tuple[str, ...]]:
@@ -242,7 +247,11 @@ class _Loader:
         key, read = waiting.popleft()
         if not read.done:
             yield read
-        take(key, None if isinstance(read.error, NoNodeError) else read.result())
+        if isinstance(read.error, NoNodeError):
+            take(key, None)
+        else:
+            take(key, read.result())
+            self._znodes += 1
 
     # The cluster
 

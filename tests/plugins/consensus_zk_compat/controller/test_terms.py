@@ -54,6 +54,19 @@ def test_a_topic_is_in_the_tree_before_its_creator_hears_of_it() -> None:
     cluster.check_image()
 
 
+def test_a_controller_says_how_long_it_loaded_and_how_much() -> None:
+    cluster = Cluster(nodes=2)
+    first = cluster.begin()
+    cluster.create("t", [1, 2], [2, 1])
+    cluster.zookeeper.expire(first.session.session_id)
+    cluster.advance(1_000)
+    events = cluster.controller.log.events
+    (said,) = (values for _, event, values in events if event == "controller at work")
+    assert said.keys() == {"epoch", "znodes", "load_ms", "take_over_ms"}
+    assert said["load_ms"] > 0
+    assert said["znodes"] >= 5, "two brokers, a topic and two states"
+
+
 def test_leaders_move_when_a_broker_goes_and_nothing_leads_on_it() -> None:
     cluster = Cluster()
     cluster.begin()
