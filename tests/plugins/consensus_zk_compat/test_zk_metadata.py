@@ -181,8 +181,9 @@ def test_a_reassigned_replica_is_deleted_where_it_was() -> None:
         answer = await client.ask(request, 0, AlterPartitionReassignmentsResponse)
         assert answer.responses[0].partitions[0].error_code == 0
         listing = ListPartitionReassignmentsRequest(topics=None)
-        (topic,) = (await client.ask(listing, 0, ListPartitionReassignmentsResponse)).topics
-        assert (topic.name, topic.partitions[0].adding_replicas) == ("orders", [new])
+        for topic in (await client.ask(listing, 0, ListPartitionReassignmentsResponse)).topics:
+            # It may have ended already: one record is copied in no time.
+            assert (topic.name, topic.partitions[0].adding_replicas) == ("orders", [new])
         await nodes.until(lambda: nodes.leader("orders", 1) == new and nodes.leads("orders", new))
         assert await nodes.fetch("orders") == [b"a"]
         await nodes.until(lambda: not nodes.hosts("orders", old))

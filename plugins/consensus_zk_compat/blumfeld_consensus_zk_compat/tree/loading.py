@@ -174,8 +174,11 @@ class _Loader:
         self._without_state: list[TopicPartition] = []
         self._led_before: list[TopicPartition] = []
         self._znodes = 0
+        self._sent: dict[str, Completion[Any]] = {}
+        """Reads that were sent ahead, by path."""
 
     def load(self) -> Steps[Loaded]:
+        self._send_first()
         controller, epoch = yield from self._cluster()
         self._image.epoch = epoch
         yield from self._brokers()
@@ -184,6 +187,7 @@ class _Loader:
         elections = yield from self._asked(paths.PREFERRED_ELECTIONS, decode_partitions)
         yield from self._topics(set(marked))
         gone = yield from self._marked(marked)
+        self._send_lists()
         yield from self._entities()
         yield from self._acls()
         yield from self._tokens()
@@ -205,9 +209,29 @@ class _Loader:
 
     # Reads
 
+    def _send_first(self) -> None:
+        """Send what each load begins with, in the order in which it is taken: all of it costs one round trip."""
+        get, sent, watch_of = self._zookeeper.get, self._sent, self._watch_of
+        for path in (paths.MIGRATION, paths.CLUSTER_ID, paths.FEATURE, paths.PRODUCER_IDS):
+            sent[path] = get(path)
+        sent[paths.CONTROLLER] = get(paths.CONTROLLER, watch_of(paths.CONTROLLER))
+        sent[paths.CONTROLLER_EPOCH] = get(paths.CONTROLLER_EPOCH)
+        for path in (paths.BROKERS, paths.DELETIONS):
+            sent[path] = self._zookeeper.children(path, watch_of(path))
+        for path in (paths.REASSIGNMENTS, paths.PREFERRED_ELECTIONS):
+            sent[path] = self._zookeeper.exists(path, watch_of(path))
+        sent[paths.TOPICS] = self._zookeeper.children(paths.TOPICS, watch_of(paths.TOPICS))
+
+    def _send_lists(self) -> None:
+        """Send for the names of all configurations, ACLs and tokens. The topics are read: a topic's configuration is
+        there before the topic."""
+        for path in (*map(paths.config, paths.CONFIG_KINDS), paths.ACLS, paths.PREFIXED_ACLS, paths.TOKENS):
+            self._sent[path] = self._zookeeper.children(path)
+
     def _get(self, path: str, watch: Watch | None = None) -> Steps[Node | None]:
         """A node, ``None`` if it isn't there. Its version is noted."""
-        node: Node | None = yield from _there(self._zookeeper.get(path, watch))
+        read = self._sent.pop(path, None) or self._zookeeper.get(path, watch)
+        node: Node | None = yield from _there(read)
         if node is not None:
             self._versions.nodes[path] = node.stat.version
             self._znodes += 1
@@ -215,7 +239,8 @@ class _Loader:
 
     def _children(self, path: str, watch: Watch | None = None) -> Steps[tuple[str, ...]]:
         """The names of a node's children, none if it isn't there."""
-        names: tuple[str, ...] | None = yield from _there(self._zookeeper.children(path, watch))
+        read = self._sent.pop(path, None) or self._zookeeper.children(path, watch)
+        names: tuple[str, ...] | None = yield from _there(read)
         if names is None:
             return ()
         self._versions.nodes.setdefault(path, 0)
@@ -318,7 +343,7 @@ class _Loader:
 
     def _asked(self, path: str, decode: Callable[[str, bytes], V]) -> Steps[V | None]:
         """The content of a node that a tool writes. ``exists`` leaves a watch also where there is none yet."""
-        stat = yield from _there(self._zookeeper.exists(path, self._watch_of(path)))
+        stat = yield from _there(self._sent.pop(path))
         node = None if stat is None else (yield from self._get(path))
         return None if node is None else decode(path, node.data)
 
@@ -463,13 +488,17 @@ class _Loader:
 
     def _acls(self) -> Steps[None]:
         resources: list[AclResource] = []
+        kinds: list[tuple[str, str, int]] = []
         for pattern_type, above in ((LITERAL, paths.ACLS), (PREFIXED, paths.PREFIXED_ACLS)):
             for kind in (yield from self._children(above)):
                 path = f"{above}/{kind}"
                 if kind not in RESOURCE_TYPES:
                     raise TreeError(path, kind, f"one of {', '.join(RESOURCE_TYPES)}")
-                names = yield from self._children(path)
-                resources += (AclResource(RESOURCE_TYPES[kind], name, pattern_type) for name in names)
+                self._sent[path] = self._zookeeper.children(path)
+                kinds.append((path, kind, pattern_type))
+        for path, kind, pattern_type in kinds:
+            names = yield from self._children(path)
+            resources += (AclResource(RESOURCE_TYPES[kind], name, pattern_type) for name in names)
 
         def take(resource: AclResource, node: Node | None) -> None:
             if node is not None:
