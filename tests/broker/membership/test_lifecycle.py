@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from blumfeld.broker.membership.lifecycle import LISTENS_MS, WARN_MS
-from blumfeld.spi.cluster import BrokerImage
+from blumfeld.spi.cluster import BrokerImage, Endpoint
 from blumfeld.wire.errors import BrokerError, ErrorCode
 from blumfeld.wire.messages.allocate_producer_ids import (
     AllocateProducerIdsRequest,
@@ -129,6 +129,20 @@ def test_a_refused_registration_fails_the_start(error: int, again: bool) -> None
     with refusal(ErrorCode.UNKNOWN_SERVER_ERROR if error == 9_999 else ErrorCode(error)):
         broker.start()
     assert (len(broker.metadata.sent(BrokerRegistrationRequest)) > 1) is again
+
+
+def test_a_start_that_gives_up_on_another_process_with_its_id_says_where_that_is() -> None:
+    broker = BrokerHarness(start=False)
+    there = (Endpoint("PLAINTEXT", "elsewhere", 9093),)
+    broker.metadata.image.brokers[1] = BrokerImage(
+        broker_id=1, epoch=6, incarnation_id=bytes(16), endpoints=there
+    )
+    refused = BrokerRegistrationResponse(error_code=ErrorCode.DUPLICATE_BROKER_REGISTRATION)
+    broker.metadata.answers[BrokerRegistrationRequest] = lambda _: refused
+    with pytest.raises(
+        BrokerError, match=r"another process is node 1, at elsewhere:9093, .* another id \(node.id\)"
+    ):
+        broker.start()
 
 
 def test_a_registration_succeeds_once_the_last_process_is_known_to_be_gone() -> None:

@@ -153,8 +153,19 @@ class Lifecycle:
         answer = await self._composition.metadata.submit(self._registration(), timeout_ms)
         assert isinstance(answer, BrokerRegistrationResponse)
         if answer.error_code:
-            raise BrokerError(known_code(answer.error_code), "the controller refused to register this broker")
+            raise BrokerError(known_code(answer.error_code), self._why_refused(answer.error_code))
         self.broker_epoch = answer.broker_epoch
+
+    def _why_refused(self, error_code: int) -> str:
+        composition = self._composition
+        if error_code != ErrorCode.DUPLICATE_BROKER_REGISTRATION:
+            return "the controller refused to register this broker"
+        other = composition.metadata.image.brokers.get(composition.node_id)
+        at = "" if other is None else "".join(f", at {e.host}:{e.port}" for e in other.endpoints[:1])
+        return (
+            f"another process is node {composition.node_id}{at}, and did not end while this one waited: "
+            "end it, or give this one another id (node.id)"
+        )
 
     def _registration(self) -> BrokerRegistrationRequest:
         composition = self._composition

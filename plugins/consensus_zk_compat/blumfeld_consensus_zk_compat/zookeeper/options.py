@@ -63,4 +63,8 @@ def parse_connect(connect: str) -> ConnectString:
     chroot = f"/{path}".rstrip("/") if slash else ""
     if any(name in ("", ".", "..") for name in chroot.split("/")[1:]):
         raise ValueError(f"{connect!r}: {chroot!r} is no path of a znode")
+    if "," in chroot:  # ZooKeeper would take it for a name, and the servers in it for none
+        raise ValueError(
+            f"{connect!r}: a server follows the chroot; allowed: one chroot, behind the last server"
+        )
     return ConnectString(servers, chroot)

@@ -41,6 +41,13 @@ def test_a_connect_string_that_cannot_be_used_says_why(connect: str) -> None:
         parse_connect(connect)
 
 
+def test_a_chroot_behind_each_server_is_refused_and_makes_no_cluster_of_its_own() -> None:
+    with pytest.raises(
+        ValueError, match="a server follows the chroot; allowed: one chroot, behind the last server"
+    ):
+        parse_connect("a:1/x,b:2/x")
+
+
 def test_without_set_acl_everybody_may_do_everything() -> None:
     (acl,) = Acls(secure=False).of("/config/users/alice")
     assert (acl.perms, acl.id.scheme, acl.id.id) == (Permissions.ALL, "world", "anyone")
