@@ -142,7 +142,7 @@ async def opened_store(path: str) -> AsyncIterator[OpenedStore]:
         cluster_id = await _cluster_id(store)
         if cluster_id is None:
             raise ManifestError(
-                path, [Problem(AT, f"{shown}, in which {MARKER} isn't or is no marker", USED)]
+                path, [Problem(AT, f"{shown}, without a {MARKER} that names a cluster", USED)]
             )
         yield OpenedStore(store, runtime, options, shown, cluster_id)
     finally:

@@ -37,8 +37,8 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     """Something that an operator should know of."""
 
     kind: str
-    """``hole``, ``damaged``, ``unreadable``: records are lost. ``no description``, ``deleted``, ``older namesake``,
-    ``unfinished``, ``open transaction``, ``expired``, ``empty``: they aren't."""
+    """``hole``, ``damaged``, ``unreadable``, ``older namesake`` with segments: records are lost. ``no description``,
+    ``deleted``, ``unfinished``, ``open transaction``, ``expired``, ``empty``: they aren't."""
     about: str
     """A key, a prefix of keys, or a topic."""
     text: str
@@ -161,10 +161,19 @@ class _Planning:
                 continue
             before = newest.get(topic.topic)
             if before is not None:
-                text = f"{_shown(topic)} has the name now: this one stays in the store as it is"
-                self._note("older namesake", _shown(before), text)
+                self._tell_namesake(before, topic)
             newest[topic.topic] = topic
         return list(newest.values())
+
+    def _tell_namesake(self, older: FoundTopic, newer: FoundTopic) -> None:
+        """Tell that a topic isn't restored, because another one has its name. Nobody has deleted it: it may be that
+        a node was started without a restore, and made a topic anew."""
+        has_segments = any(partition.segments for partition in older.partitions.values())
+        text = (
+            f"{_shown(newer)} has the name now: this one stays in the store as it is. To restore this one, move away"
+            f" what the store has of the other: all objects with its id in their names"
+        )
+        self._note("older namesake", _shown(older), text, loses=has_segments)
 
     def topic(self, found: FoundTopic) -> RestoredTopic:
         """Returns one topic."""

@@ -84,7 +84,8 @@ def _compare(data: bytes, ours: Marker, shown: str) -> None:
     if marker.cluster_id != ours.cluster_id:
         raise StoreMisconfiguredError(
             f"{shown} belongs to another cluster: found cluster id {marker.cluster_id}; allowed: {ours.cluster_id},"
-            " this cluster's. Take another bucket or prefix"
+            " this cluster's. Take another bucket or prefix. If these disks are new because those of that cluster are"
+            " gone: empty the data directories, and run `blumfeld tiered restore`"
         )
     if marker.layout_version > ours.layout_version:
         raise StoreMisconfiguredError(

@@ -75,7 +75,7 @@ REFUSED = [
     (
         "file:///usr",
         "",
-        "in which blumfeld-cluster.json isn't or is no marker; allowed: the store of a node that",
+        "without a blumfeld-cluster.json that names a cluster; allowed: the store of a node that",
     ),
     (
         "s4://b",

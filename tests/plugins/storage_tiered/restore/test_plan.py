@@ -177,7 +177,16 @@ def test_of_two_topics_with_one_name_the_one_that_was_written_last_is_restored()
     older = FoundTopic(AT.topic, b"o" * 16, None, {}, WRITTEN_MS - 1)
     plan = planned(older, found_topic(partition_of((0, 12)), described=description()))
     assert only(plan).topic_id == AT.topic_id
-    assert "older namesake" in kinds(plan)
+    assert ("older namesake" in kinds(plan), plan.loses) == (True, False)
+
+
+def test_a_topic_with_segments_that_nobody_deleted_is_not_left_out_without_a_word_of_the_operator() -> None:
+    """A node that is started without a restore makes a topic of this name anew. It was written last."""
+    history = found_topic(partition_of((0, 12)), described=description())
+    newer = FoundTopic(AT.topic, b"n" * 16, None, {}, history.modified_ms + 1)
+    plan = planned(history, newer)
+    assert only(plan).topic_id == newer.topic_id
+    assert [finding.loses for finding in plan.findings if finding.kind == "older namesake"] == [True]
 
 
 def test_leader_epochs_and_producer_ids_are_above_those_of_the_old_cluster() -> None:
