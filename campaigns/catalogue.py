@@ -103,9 +103,10 @@ cluster-faults | 15 min | Java and Kafka
   Three nodes under load, killed, paused, stopped, cut off: how long nothing is acknowledged, what is lost.
   campaigns.cluster [ --out bench-results/cluster-faults.json ] ?--peer=peer
 
-zookeeper | 15 min | Java, a ZooKeeper
+zookeeper | 15 min | Java, a ZooKeeper; Kafka for --layout mixed
   Three nodes on a real ZooKeeper under load; nodes and ZooKeeper killed, paused, stopped, and sessions that expire.
   campaigns.cluster --zookeeper [ --rounds 2 --down-s 6 --settle-s 1 --rate 300 --out bench-results/zookeeper.json ]
+    ?--peer=peer
 
 metadata-scale | 40 min | Java and Kafka
   Start, fail-over of the controller and catch-up of a broker with up to a million partitions, beside Kafka.

@@ -22,7 +22,16 @@ from blumfeld_kit.cluster import Cluster
 from campaigns.clients.load.groups import Groups
 from campaigns.clients.load.load import TOPIC, NoLoadError
 from campaigns.clients.load.producers import Librdkafka, with_log
-from campaigns.cluster.contenders import KAFKA, LAYOUTS, OURS, Contender, contenders_of, this_build
+from campaigns.cluster.contenders import (
+    KAFKA,
+    LAYOUTS,
+    MIXED,
+    OURS,
+    Contender,
+    contenders_of,
+    this_build,
+    with_kafka,
+)
 from campaigns.cluster.disks import Disks, NoDisksError
 from campaigns.cluster.faults import (
     CUTS,
@@ -196,11 +205,24 @@ def _contenders(given: argparse.Namespace) -> list[Contender]:
 
     :raises ValueError: there is none, a name is unknown, or --manifest or --set would have no effect
     """
-    names = given.only.split(",") if given.only else [OURS, *([KAFKA] if given.peer else [])]
+    names = (
+        given.only.split(",")
+        if given.only
+        else [OURS, *([KAFKA] if given.peer and not given.zookeeper else [])]
+    )
     if given.zookeeper and names != [OURS]:
         raise ValueError(f"--zookeeper: found --only {','.join(names)}; allowed: {OURS}")
     laid = [*given.set, *(_zookeeper_settings(given.zookeeper_port) if given.zookeeper else ())]
-    contenders = contenders_of(names, this_build(given.manifest, laid), given.peer)
+    ours = this_build(given.manifest, laid)
+    if given.layout == MIXED:
+        if not given.zookeeper or given.peer is None:
+            raise ValueError(
+                f"--layout {MIXED} needs --zookeeper, and --peer with the script that starts Apache Kafka"
+            )
+        ours = with_kafka(ours, given.peer, _connect(given.zookeeper_port), SESSION_TIMEOUT_MS)
+    elif given.zookeeper and given.layout == "apart":
+        raise ValueError("--zookeeper has no nodes that are only controllers: found --layout apart")
+    contenders = contenders_of(names, ours, given.peer)
     if OURS not in names and (given.manifest is not None or given.set):
         raise ValueError(
             f"--manifest and --set change the nodes of {OURS}, and --only {given.only} runs none of them. "
@@ -209,10 +231,14 @@ def _contenders(given: argparse.Namespace) -> list[Contender]:
     return contenders
 
 
+def _connect(port: int) -> str:
+    return f"{LOOPBACK}:{port}/{CHROOT}"
+
+
 def _zookeeper_settings(port: int) -> Sequence[str]:
     return (
         'consensus.plugin="consensus_zk_compat"',
-        f'consensus.options.connect="{LOOPBACK}:{port}/{CHROOT}"',
+        f'consensus.options.connect="{_connect(port)}"',
         f"consensus.options.session_timeout_ms={SESSION_TIMEOUT_MS}",
     )
 
@@ -227,7 +253,7 @@ def _ensemble(given: argparse.Namespace, folder: Path) -> Iterator[Ensemble]:
     server = ZooKeeperServer(folder / ENSEMBLE, port=given.zookeeper_port)
     try:
         server.start()
-        with Tree(f"{server.address}/{CHROOT}") as tree:
+        with Tree(_connect(given.zookeeper_port)) as tree:
             yield Ensemble(server, tree)
     finally:
         server.kill()
@@ -268,7 +294,7 @@ def _parser() -> argparse.ArgumentParser:
         "--layout",
         choices=LAYOUTS,
         default="combined",
-        help="three nodes, or three brokers and three controllers",
+        help="three nodes; three brokers and three controllers; or, with --zookeeper, three nodes and a Kafka 3.9",
     )
     parser.add_argument(
         "--storm-s",

@@ -11,6 +11,8 @@ from blumfeld.testing.cluster import BROKER, COMBINED, CONTROLLER, Roles
 from blumfeld_kit.cluster import build_commands
 
 OURS, KAFKA = "blumfeld", "kafka"
+MIXED = "mixed"
+"""A layout: three nodes of this build, and one of Apache Kafka on the same ZooKeeper."""
 NO_CONFIGS: Mapping[str, str] = {}
 _KAFKA_LISTENERS = {
     "broker": "PLAINTEXT://{host}:{port}",
@@ -38,8 +40,11 @@ def kafka_settings(roles: Roles = COMBINED) -> tuple[str, ...]:
 LAYOUTS: Mapping[str, tuple[Roles, ...]] = {
     "combined": (COMBINED,) * 3,
     "apart": (*(BROKER,) * 3, *(CONTROLLER,) * 3),
+    MIXED: (*(COMBINED,) * 3, BROKER),
 }
 """The roles of all nodes, by the name of the layout."""
+LAST_WITH_ZOOKEEPER = "3.9.2"
+"""The last version of Apache Kafka that keeps its metadata in a ZooKeeper."""
 
 
 @attrs.frozen
@@ -65,6 +70,28 @@ def kafka(peer: Path, configs: Mapping[str, str] = NO_CONFIGS) -> Contender:
     return Contender(
         KAFKA, {roles: (*start, *kafka_settings(roles), *further) for roles in (COMBINED, BROKER, CONTROLLER)}
     )
+
+
+def with_kafka(ours: Contender, peer: Path, connect: str, session_timeout_ms: int) -> Contender:
+    """Return nodes of this build beside one of Apache Kafka, both on one ZooKeeper (:data:`MIXED`).
+
+    :param connect: ``zookeeper.connect``
+    """
+    start = (
+        "env",
+        f"KAFKA_PEER_VERSION={LAST_WITH_ZOOKEEPER}",
+        str(peer.resolve()),
+        "start",
+        "{folder}",
+        "{port}",
+    )
+    settings = (
+        "broker.id={id}",
+        f"zookeeper.connect={connect}",
+        f"zookeeper.session.timeout.ms={session_timeout_ms}",
+        "offsets.topic.replication.factor=3",
+    )
+    return Contender(ours.name, {**ours.commands, BROKER: (*start, *settings)})
 
 
 def contenders_of(

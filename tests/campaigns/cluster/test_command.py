@@ -50,6 +50,9 @@ with sigterm_unwinds():
         ),
         (["--faults", "kill-leader,kill-zookeeper"], "a fault of zookeeper needs --zookeeper"),
         (["--zookeeper", "--faults", "cut-leader"], "--zookeeper has no faults of the network"),
+        (["--layout", "mixed", "--peer", "x"], "--layout mixed needs --zookeeper, and --peer"),
+        (["--layout", "mixed", "--zookeeper"], "--layout mixed needs --zookeeper, and --peer"),
+        (["--layout", "apart", "--zookeeper"], "--zookeeper has no nodes that are only controllers"),
         (["--zookeeper", "--storm-s", "9"], "--storm-s has faults of the network"),
         (
             ["--zookeeper", "--only", "kafka", "--peer", "x"],

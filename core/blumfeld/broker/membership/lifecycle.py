@@ -333,9 +333,7 @@ class Lifecycle:
         """Register anew: another registration has taken the place of this process's. The controller refuses that if it
         hears from the other process: of two that start, one gets the id.
         """
-        self._events.warning(
-            "another process's registration took this one's place", broker_epoch=self.broker_epoch
-        )
+        self._events.warning("another registration took this one's place", broker_epoch=self.broker_epoch)
         number = self._beats
         sent = self._composition.metadata.submit(
             self._registration(), self.session_timeout_ms, wait_image=False
