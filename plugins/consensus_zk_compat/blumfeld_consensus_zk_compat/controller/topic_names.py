@@ -39,7 +39,7 @@ def create_unless_marked(
                 results[topic.name] = CreatableTopicResult(
                     name=topic.name,
                     error_code=ErrorCode.TOPIC_ALREADY_EXISTS,
-                    error_message=f"Topic '{topic.name}' already exists.",
+                    error_message=f"Topic '{topic.name}' is marked for deletion.",
                 )
         ordered = dict.fromkeys(topic.name for topic in request.topics)
         response = replace(response, topics=[results[name] for name in ordered])

@@ -38,6 +38,7 @@ class Sessions:
         self._begun = begun
         self._ended = ended
         self._present: ZooKeeper | None = None
+        self._suspended = False
         self._closed = False
 
     @property
@@ -72,8 +73,13 @@ class Sessions:
         if session is not self._present or self._closed:
             return
         if state is SessionState.SUSPENDED:
+            self._suspended = True
             self._events.warning("no ZooKeeper server is reached; produce and fetch go on")
+        elif state is SessionState.CONNECTED and self._suspended:
+            self._suspended = False
+            self._events.info("ZooKeeper is reached again", session=f"{session.session_id:#x}")
         elif state is SessionState.EXPIRED:
+            self._suspended = False
             self._events.warning("the ZooKeeper session is over; another one is begun")
             self._ended()
             self._runtime.spawn(self._begin_again(), "begin a ZooKeeper session")

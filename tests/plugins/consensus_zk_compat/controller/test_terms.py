@@ -19,7 +19,7 @@ from blumfeld.wire.messages.alter_partition_reassignments import (
     ReassignableTopic,
 )
 from blumfeld.wire.messages.controlled_shutdown import ControlledShutdownRequest, ControlledShutdownResponse
-from blumfeld.wire.messages.create_topics import CreateTopicsRequest
+from blumfeld.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
 from blumfeld_consensus_zk_compat.tree import paths
 from blumfeld_consensus_zk_compat.tree.forms_topics import TopicNode, decode_topic, encode_topic
 from tests.plugins.consensus_zk_compat.controller.cluster import Cluster
@@ -337,7 +337,11 @@ def test_the_name_of_a_topic_that_goes_is_taken_until_its_last_replica_is_delete
     cluster.advance(1_000)
     assert cluster.there(paths.topic("t"))
     assert cluster.there(paths.deletion("t"))
-    assert cluster.create("t", [1]) == ErrorCode.TOPIC_ALREADY_EXISTS
+    again = cluster.ask(CreateTopicsRequest(topics=[CreatableTopic(name="t")]), CreateTopicsResponse).topics[
+        0
+    ]
+    assert again.error_code == ErrorCode.TOPIC_ALREADY_EXISTS
+    assert again.error_message == "Topic 't' is marked for deletion."
     assert cluster.delete("t") == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     cluster.start_broker(2)
     cluster.advance(1_000)
