@@ -12,7 +12,7 @@ from blumfeld.wire.errors import BrokerError, ErrorCode
 from blumfeld_kit.fakes.power import Luck
 from blumfeld_storage_tiered.cache.chunk_cache import FOLDER
 from blumfeld_storage_tiered.logs.tiered_log import START_FILE
-from tests.plugins.storage_tiered.tiered_cluster import TieredCluster
+from tests.plugins.storage_tiered.tiered_cluster import PARTITION, TieredCluster
 
 
 def offsets(cluster: TieredCluster) -> list[tuple[int, int]]:
@@ -194,6 +194,22 @@ def test_a_topic_whose_last_leader_died_before_it_deleted_it_is_deleted_later(cl
     assert cluster.segment_keys() == held
     cluster.advance(1_300_000)
     assert cluster.segment_keys() == []
+
+
+@pytest.mark.parametrize("is_deleted", [False, True])
+def test_a_start_tells_of_topics_in_the_store_that_the_cluster_does_not_know(
+    cluster: TieredCluster, is_deleted: bool
+) -> None:
+    """A node that is started on new disks without a restore begins a cluster without topics."""
+    cluster.write(30)
+    cluster.rounds()
+    assert not any("doesn't know" in said for said in cluster.leader.events.said)
+    if is_deleted:
+        cluster.leader.runtime.run(cluster.leader.tiering.topics.mark_deleted(PARTITION))
+    cluster.is_topic_gone = True
+    cluster.restart(cluster.leader)
+    cluster.advance(100)
+    assert any("doesn't know" in said for said in cluster.leader.events.said) is not is_deleted
 
 
 def test_two_nodes_may_delete_the_same_topic() -> None:

@@ -9,7 +9,7 @@ from typing import Any
 from blumfeld.spi.cluster import TopicImage
 from blumfeld.spi.completion import Completion
 from blumfeld.spi.hooks import Composition
-from blumfeld.spi.object_store import ObjectStore, StoreError, StoreUnavailableError
+from blumfeld.spi.object_store import ObjectNotFoundError, ObjectStore, StoreError, StoreUnavailableError
 from blumfeld.spi.repeated_events import RepeatedEvents
 from blumfeld.spi.runtime import Task
 from blumfeld.spi.storage import AuxFiles, TopicPartition
@@ -24,8 +24,9 @@ from blumfeld_storage_tiered.catalog.sweep_settings import DEFAULT_SWEEP, SweepS
 from blumfeld_storage_tiered.logs.remote_part import RemotePart
 from blumfeld_storage_tiered.logs.tiered_log import TieredLog
 from blumfeld_storage_tiered.metadata_topic.remote_log_metadata import RemoteLogMetadata
+from blumfeld_storage_tiered.objects.manifest import SegmentCorruptError
 from blumfeld_storage_tiered.objects.segments import SegmentObjects
-from blumfeld_storage_tiered.objects.topics import TopicDescription, TopicObjects, described
+from blumfeld_storage_tiered.objects.topics import StoredTopic, TopicDescription, TopicObjects, described
 from blumfeld_storage_tiered.objects.upload import SegmentUpload, Verify
 from blumfeld_storage_tiered.restore.under_way import check_restored
 from blumfeld_storage_tiered.stores.claimed import ClaimedStore
@@ -38,6 +39,8 @@ LEFT_INTERVAL_MS = 600_000
 """Pause between two searches for partitions whose topics are gone."""
 LEFT_GRACE_MS = 3_600_000
 """Time for which a topic must be absent from the image before its segments are deleted by a search."""
+TOPICS_TOLD_MAX = 5
+"""Topics that are named in one event."""
 
 
 class Tiering:
@@ -201,6 +204,7 @@ class Tiering:
         The leader of their metadata does it, so each has one node. It waits, because its image may be behind.
         """
         gone_since_ms: dict[TopicIdPartition, float] = {}
+        await self._tell_unknown_topics()
         while True:
             await sleep(self.runtime, LEFT_INTERVAL_MS)
             try:
@@ -218,6 +222,32 @@ class Tiering:
                     )
                     self._delete(partition, whole=True)
                     gone_since_ms[partition] = now_ms  # should it fail with this node, another hour passes
+
+    async def _tell_unknown_topics(self) -> None:
+        """Tell of topics that the store has and the cluster doesn't know. It may have begun anew on empty disks, with
+        the id of the cluster before, where a restore was meant."""
+        image = self._composition.metadata.image
+        try:
+            stored = [each async for each in self.topics.list() if image.topic_by_id(each.topic_id) is None]
+            unknown = [each.topic for each in stored if not await self._is_deleted(each)]
+        except StoreError:
+            return
+        if unknown:
+            self.events.warning(
+                "the store has topics that this cluster doesn't know",
+                topics=", ".join(unknown[:TOPICS_TOLD_MAX]),
+                number=len(unknown),
+                hint="if the cluster's disks are gone, stop all nodes, empty the data directories, and run"
+                " `blumfeld tiered restore`",
+            )
+
+    async def _is_deleted(self, stored: StoredTopic) -> bool:
+        try:
+            return (await self.topics.read(stored.topic, stored.topic_id)).deleted
+        except ObjectNotFoundError:
+            return True
+        except SegmentCorruptError:
+            return False
 
     # LeadershipWatcher
 
