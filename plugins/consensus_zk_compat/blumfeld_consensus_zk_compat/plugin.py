@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Annotated
 
 import msgspec
 
@@ -18,9 +19,9 @@ class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
 
     connect: str
     """``HOST:PORT,HOST:PORT/CHROOT``, as Kafka's ``zookeeper.connect``."""
-    session_timeout_ms: int = 18_000
-    connection_timeout_ms: int = 18_000
-    request_bytes_max: int = 0xFFFFF
+    session_timeout_ms: Annotated[int, msgspec.Meta(ge=1)] = 18_000
+    connection_timeout_ms: Annotated[int, msgspec.Meta(ge=1)] = 18_000
+    request_bytes_max: Annotated[int, msgspec.Meta(ge=1_024)] = 0xFFFFF
     """``jute.maxbuffer``; the server's must be at least this."""
     digest: str = ""
     """``USER:PASSWORD`` of ZooKeeper's digest scheme, or nothing."""
@@ -30,6 +31,13 @@ class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
 
     def __post_init__(self) -> None:
         parse_connect(self.connect)
+        if self.digest and not self.digest.partition(":")[2]:
+            raise ValueError("digest has no password; allowed: USER:PASSWORD")
+        if self.set_acl and not (self.digest or (self.tls and self.tls.certificate_file)):
+            raise ValueError(
+                "set_acl lets only this node's identity change what it writes, and it has none: "
+                "give digest or tls.certificate_file"
+            )
 
 
 class Plugin:

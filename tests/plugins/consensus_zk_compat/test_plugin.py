@@ -37,6 +37,30 @@ def test_a_connect_string_that_names_no_servers_or_no_path_is_refused(tmp_path: 
         plan_of(TWO_LINES, tmp_path, f'consensus.options.connect="{connect}"')
 
 
+@pytest.mark.parametrize(
+    ("option", "said"),
+    [
+        ("session_timeout_ms=0", "session_timeout_ms"),
+        ("connection_timeout_ms=-5", "connection_timeout_ms"),
+        ("request_bytes_max=-1", "request_bytes_max"),
+        ('digest="secret"', "USER:PASSWORD"),
+        ('digest="kafka:"', "USER:PASSWORD"),
+        ("set_acl=true", "give digest or tls.certificate_file"),
+    ],
+)
+def test_an_option_that_could_only_fail_at_the_start_is_refused(
+    tmp_path: Path, option: str, said: str
+) -> None:
+    with pytest.raises(ManifestError, match=said) as caught:
+        plan_of(TWO_LINES, tmp_path, f"consensus.options.{option}")
+    assert "secret" not in str(caught.value)
+
+
+@pytest.mark.parametrize("identity", ['digest="kafka:secret"', 'tls={certificate_file="node.pem"}'])
+def test_set_acl_goes_with_an_identity(tmp_path: Path, identity: str) -> None:
+    plan_of(TWO_LINES, tmp_path, "consensus.options.set_acl=true", f"consensus.options.{identity}")
+
+
 def test_a_manifest_without_a_connect_string_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ManifestError, match="connect"):
         plan_of('[consensus]\nplugin = "consensus_zk_compat"\n', tmp_path)

@@ -14,10 +14,13 @@ class KazooMissingError(Exception):
 
 
 def open_session(runtime: Runtime, access: Access) -> ZooKeeper:
-    """Return a session of a real ZooKeeper, which ``connect`` begins. Opens nothing.
+    """Return a session of a real ZooKeeper, which ``connect`` begins. Opens no connection.
 
     :raises KazooMissingError: says what to install
+    :raises OSError: a file of TLS can't be read
     """
+    if access.tls is not None:
+        access.tls.check_files(runtime.files)
     try:
         from blumfeld_consensus_zk_compat.zookeeper.kazoo_session import KazooZooKeeper
     except ModuleNotFoundError as error:

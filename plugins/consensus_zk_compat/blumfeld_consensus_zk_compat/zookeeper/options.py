@@ -6,6 +6,8 @@ import re
 
 import msgspec
 
+from blumfeld.spi.runtime import Files
+
 _SERVER = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[^\[\]:/\s]+)(:[0-9]{1,5})?")
 
 
@@ -23,6 +25,20 @@ class Tls(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True)
     """``zookeeper.ssl.keystore.password``."""
     verify_host: bool = True
     """Whether a certificate must name the host: ``zookeeper.ssl.endpoint.identification.algorithm``."""
+
+    def check_files(self, files: Files) -> None:
+        """Read the files once: the client would try again and again, and not name them.
+
+        :raises OSError: names the option and the file
+        """
+        for option in ("ca_file", "certificate_file", "key_file"):
+            if path := getattr(self, option):
+                try:
+                    files.read_bytes(path)
+                except OSError as error:
+                    raise OSError(
+                        f"consensus.options.tls.{option}: {error.strerror or error}: {path}"
+                    ) from error
 
 
 class Access(msgspec.Struct, frozen=True, kw_only=True):

@@ -12,6 +12,7 @@ from blumfeld_consensus_zk_compat.zookeeper import (
     Access,
     ConnectString,
     KazooMissingError,
+    Tls,
     open_session,
     parse_connect,
 )
@@ -46,6 +47,13 @@ def test_a_chroot_behind_each_server_is_refused_and_makes_no_cluster_of_its_own(
         ValueError, match="a server follows the chroot; allowed: one chroot, behind the last server"
     ):
         parse_connect("a:1/x,b:2/x")
+
+
+@pytest.mark.parametrize("option", ["ca_file", "certificate_file", "key_file"])
+def test_a_file_of_tls_that_is_not_there_is_named_at_once(option: str) -> None:
+    access = Access(servers="a:1", tls=Tls(**{option: "/no/such.pem"}))  # type: ignore[arg-type]
+    with pytest.raises(OSError, match=rf"tls\.{option}: .*/no/such\.pem"):
+        open_session(FakeRuntime(), access)
 
 
 def test_without_set_acl_everybody_may_do_everything() -> None:
