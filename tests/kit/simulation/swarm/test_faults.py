@@ -62,7 +62,7 @@ AIMED = {
 """The workload says at which machines. tests/kit/simulation/cluster/ has them."""
 
 
-UNAIMED = EVERY - {FaultClass.BIT_ROT} - AIMED
+UNAIMED = EVERY - {FaultClass.BIT_ROT, FaultClass.STORE} - AIMED
 
 
 def test_all_classes_happen_in_a_few_seeds() -> None:
