@@ -13,6 +13,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -61,6 +62,8 @@ PHASES: Mapping[str, str] = {
     "fell silent": "a broker fell silent and is fenced",
 }
 """Lines of this build's log: the first of each, behind the kill, ends a phase."""
+NOTICED = ("process gone", "fell silent")
+"""Phases that are the detection in KRaft of this build."""
 
 Partition = tuple[str, int]
 
@@ -71,7 +74,8 @@ class FailOver(msgspec.Struct, frozen=True):
     killed: str
     """``controller`` or ``broker``."""
     gone_s: float
-    """Until its ephemeral node went; in KRaft, until another broker's metadata names it no more. The detection."""
+    """The detection: until its ephemeral node went. In KRaft, until the controller of this build says so, or another
+    broker's metadata names it no more; at the latest when its first partition was served."""
     first_s: float
     """Until the first of its partitions was served."""
     served_s: float
@@ -199,15 +203,20 @@ class _Scene:
         for topic, _ in self._partitions:
             counts[topic] = counts.get(topic, 0) + 1
         for topic, count in counts.items():
-            wanted = CreatableTopic(name=topic, num_partitions=count, replication_factor=REPLICAS)
-            with _connect(self._controller(), self._limit_s) as connection:
-                request = CreateTopicsRequest(topics=[wanted], timeout_ms=int(self._limit_s * 1000))
-                answer = connection.ask(request, CreateTopicsResponse, CREATE_VERSION)
-            if error := answer.topics[0].error_code:
-                raise NotReachedError(f"{topic} was not created: {ErrorCode(error).name}")
+            self._until(partial(self._created, topic, count), f"the creation of {topic}")
         probe = Probe(self._cluster.nodes, self._partitions)
         self._until(probe.ask, "the first produce to all partitions")
         return time.monotonic() - began
+
+    def _created(self, topic: str, count: int) -> bool:
+        wanted = CreatableTopic(name=topic, num_partitions=count, replication_factor=REPLICAS)
+        with _connect(self._controller(), self._limit_s) as connection:
+            request = CreateTopicsRequest(topics=[wanted], timeout_ms=int(self._limit_s * 1000))
+            answer = connection.ask(request, CreateTopicsResponse, CREATE_VERSION)
+        error = answer.topics[0].error_code
+        if error not in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS, ErrorCode.NOT_CONTROLLER):
+            raise NotReachedError(f"{topic} was not created: {ErrorCode(error).name}")
+        return error != ErrorCode.NOT_CONTROLLER
 
     def fail_over(self, killed: str) -> FailOver:
         """Kill a node; it is up again, in sync and leads its part of the partitions when this returns."""
@@ -236,7 +245,9 @@ class _Scene:
         victim.launch()
         victim.await_ready(self._limit_s)
         first_s = probe.first_s - began
-        return FailOver(killed, gone.at_s - began, first_s, served_s, len(led), phases, at_work, *cpu)
+        noticed = [phases[name] for name in NOTICED if name in phases]
+        gone_s = min(gone.at_s - began, first_s, *noticed)
+        return FailOver(killed, gone_s, first_s, served_s, len(led), phases, at_work, *cpu)
 
     def _settle(self) -> None:
         """All replicas are in sync, and the preferred ones lead."""
