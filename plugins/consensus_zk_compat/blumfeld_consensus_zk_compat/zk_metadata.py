@@ -264,9 +264,8 @@ class ZkMetadata:
         return self._configuration.topics(names)
 
     def _entity_read(self, entity: str, values: Mapping[str, str], version: int | None) -> None:
-        term = None if self._candidate is None else self._candidate.term
-        if term is not None:
-            term.entity_read(entity, values, version)
+        if self._candidate is not None:
+            self._candidate.entity_read(entity, values, version)
 
     # The controller in this node
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from blumfeld.spi.completion import Completion
+from blumfeld.spi.zookeeper import NodeStat, Watch
 from blumfeld.wire.errors import ErrorCode
 from blumfeld.wire.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
@@ -22,6 +24,7 @@ from blumfeld.wire.messages.list_partition_reassignments import (
     ListPartitionReassignmentsRequest,
     ListPartitionReassignmentsResponse,
 )
+from blumfeld_consensus_zk_compat.tree import paths
 from tests.plugins.consensus_zk_compat.zk_nodes import SESSION_TIMEOUT_MS, ZkNodes
 
 
@@ -125,19 +128,49 @@ def test_any_node_changes_configurations_and_every_node_hears_of_it() -> None:
     async def story() -> None:
         await nodes.create("orders", replicas=3)
         other = nodes.controller % 3 + 1
-        client = await nodes.connect(other)
-        config = AlterableConfig(name="retention.ms", config_operation=0, value="5000")
-        resource = AlterConfigsResource(resource_type=2, resource_name="orders", configs=[config])
-        request = IncrementalAlterConfigsRequest(resources=[resource])
-        answer = await client.ask(request, 1, IncrementalAlterConfigsResponse)
-        assert answer.responses[0].error_code == 0
+        await _alter_retention(nodes, other, "5000")
         assert nodes.metadata(other).image.config(2, "orders") == {"retention.ms": "5000"}
         for node_id in (1, 2, 3):
             await nodes.until(lambda at=node_id: nodes.metadata(at).image.config(2, "orders"))  # type: ignore[misc]
-        config.config_operation, config.value = 1, None
-        assert (await client.ask(request, 1, IncrementalAlterConfigsResponse)).responses[0].error_code == 0
+        await _alter_retention(nodes, other, None)
         for node_id in (1, 2, 3):
             await nodes.until(lambda at=node_id: not nodes.metadata(at).image.config(2, "orders"))  # type: ignore[misc]
+
+    nodes.run(story())
+
+
+def test_a_configuration_that_is_written_while_a_controller_loads_the_tree_is_in_its_image() -> None:
+    nodes = ZkNodes(2)
+
+    async def story() -> None:
+        await nodes.create("orders", replicas=2)
+        first = nodes.controller
+        heir = 3 - first
+        session = nodes.sessions[heir]
+        exists = session.exists
+        loads: Completion[None] = Completion()
+        goes_on: Completion[None] = Completion()
+
+        def held_exists(path: str, watch: Watch | None = None) -> Completion[NodeStat | None]:
+            """Hold the load where it has read all configurations."""
+            stat = exists(path, watch)
+            if path != paths.ACL_CHANGES or loads.done:
+                return stat
+            loads.complete(None)
+            held: Completion[NodeStat | None] = Completion()
+            goes_on.when_done(lambda _: held.complete(stat.result()))
+            return held
+
+        session.exists = held_exists  # type: ignore[method-assign]
+        await nodes.machine(first).stop()
+        await loads
+        await _alter_retention(nodes, heir, "5000")
+        await nodes.pause(1_000)
+        goes_on.complete(None)
+        await nodes.until(lambda: nodes.controller == heir)
+        await nodes.until(
+            lambda: nodes.metadata(heir).controller_image.config(2, "orders") == {"retention.ms": "5000"}
+        )
 
     nodes.run(story())
 
@@ -254,3 +287,14 @@ def test_a_node_that_says_that_it_is_ready_has_taken_its_first_pushes() -> None:
         assert all(nodes.hosts("orders", other, index) for index in range(8))
 
     nodes.run(story())
+
+
+async def _alter_retention(nodes: ZkNodes, node_id: int, value: str | None) -> None:
+    """Have a node set ``retention.ms`` of the topic ``orders``, or delete it (``None``)."""
+    client = await nodes.connect(node_id)
+    config = AlterableConfig(name="retention.ms", config_operation=0 if value else 1, value=value)
+    resource = AlterConfigsResource(resource_type=2, resource_name="orders", configs=[config])
+    request = IncrementalAlterConfigsRequest(resources=[resource])
+    answer = await client.ask(request, 1, IncrementalAlterConfigsResponse)
+    assert answer.responses[0].error_code == 0
+    client.close()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from blumfeld.config.values import BrokerConfig
 from blumfeld.metadata.image.sections import NO_SECTIONS, SectionKinds
@@ -73,6 +73,8 @@ class Candidate:
         )
         self._taking_over: Task | None = None
         self._term: Term | None = None
+        self._read_meanwhile: dict[str, tuple[Mapping[str, str], int | None]] = {}
+        """Entities that were read since the election was won: the load may have read them before they were written."""
         self._won_ms = 0.0
         self.elections_won = 0
         self.fenced_writes = 0
@@ -99,6 +101,15 @@ class Candidate:
             reply.fail(BrokerError(ErrorCode.NOT_CONTROLLER))
         else:
             self._term.active.submit(command, reply)
+
+    def entity_read(self, entity: str, values: Mapping[str, str], version: int | None) -> None:
+        """As ``Term.entity_read``; the term hears of it when the tree is loaded. Without a term under way or at work it
+        changes nothing: the load of the next one reads the entity.
+        """
+        if self._term is not None:
+            self._term.entity_read(entity, values, version)
+        elif self._taking_over is not None:
+            self._read_meanwhile[entity] = values, version
 
     async def resign(self) -> None:
         """Decide no more, give ``/controller`` up and stand no more."""
@@ -135,6 +146,7 @@ class Candidate:
         if self._taking_over is not None:
             self._taking_over.cancel()
             self._taking_over = None
+        self._read_meanwhile.clear()
         term, self._term = self._term, None
         if term is not None:
             term.stop()
@@ -168,6 +180,9 @@ class Candidate:
         if self._zookeeper.state is SessionState.SUSPENDED:
             term.active.suspend()
         term.take_over()
+        for entity, (values, version) in self._read_meanwhile.items():
+            term.entity_read(entity, values, version)
+        self._read_meanwhile.clear()
 
     async def _load(self, elected: Elected) -> tuple[Loaded, TopicWatches]:
         """Load the tree, as often as it takes to have it in a form that can be controlled."""
