@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -11,6 +12,7 @@ import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
+from blumfeld_bench.usage import tree
 from campaigns.clients.catalogue import client_class
 from campaigns.clients.checks.columns import COLUMNS, COLUMNS_OF, columns_of
 
@@ -70,22 +72,21 @@ def run_matrix(
 
 
 def run_cell(name: str, column: str, bootstrap: str, tag: str, timeout_s: float = STEP_TIMEOUT_S) -> Cell:
-    """One check in its own process and session, killed whole when its time is over. Raises nothing."""
+    """One check in its own process and session. It is killed with all that it started when its time is over, or an
+    exception such as that of SIGTERM ends the campaign."""
     command = [sys.executable, "-m", "campaigns.clients.step", name, column, bootstrap, tag]
+    pipe = subprocess.PIPE
     started = time.monotonic()
-    step = subprocess.Popen(
-        command,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        start_new_session=True,
-    )
-    try:
-        out, errors = step.communicate(timeout=timeout_s)
-    except subprocess.TimeoutExpired:
-        os.killpg(step.pid, signal.SIGKILL)
-        step.communicate()
-        return Cell(FAILED, f"killed after {timeout_s:.0f} s", timeout_s)
+    with subprocess.Popen(
+        command, stdin=subprocess.DEVNULL, stdout=pipe, stderr=pipe, start_new_session=True
+    ) as step:
+        try:
+            out, errors = step.communicate(timeout=timeout_s)
+        except subprocess.TimeoutExpired:
+            return Cell(FAILED, f"killed after {timeout_s:.0f} s", timeout_s)
+        finally:
+            if step.poll() is None:
+                _kill(step.pid)
     seconds = time.monotonic() - started
     try:
         said = json.loads(out.decode(errors="replace").strip().splitlines()[-1])
@@ -93,6 +94,13 @@ def run_cell(name: str, column: str, bootstrap: str, tag: str, timeout_s: float 
     except (IndexError, ValueError, KeyError, TypeError):
         last = errors.decode(errors="replace").strip().splitlines()[-1:]
         return Cell(FAILED, f"died with status {step.returncode}: {' '.join(last)}", seconds)
+
+
+def _kill(step: int) -> None:
+    """The members of groups have sessions of their own."""
+    for pid in tree(step):
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
 
 
 def problems(rows: Iterable[Row]) -> list[str]:

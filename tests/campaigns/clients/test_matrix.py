@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+import signal
+import subprocess
+import time
+from pathlib import Path
+from typing import NoReturn
+
 import pytest
 
+from blumfeld.testing.endings import TOLD_TO_END
 from campaigns.clients.__main__ import main
 from campaigns.clients.client import Client, NotOffered
 from campaigns.clients.matrix import FAILED, NOT_OFFERED, OK, Cell, Row, problems, remarks, run_cell
+from campaigns.waits import await_true
 
 NOBODY = "127.0.0.1:1"
 
@@ -20,6 +28,54 @@ def test_a_broker_that_is_not_there_is_a_failed_cell() -> None:
 def test_a_step_that_takes_too_long_is_killed() -> None:
     cell = run_cell("kcat", "metadata", NOBODY, "tag", timeout_s=0.01)
     assert cell == Cell(FAILED, "killed after 0 s", 0.01)
+
+
+def test_a_step_that_takes_too_long_is_killed_with_its_members(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """They have sessions of their own, as a group's members have."""
+    monkeypatch.setattr("sys.executable", _endless(tmp_path))
+    assert run_cell("kcat", "metadata", NOBODY, "tag", timeout_s=1.0).note == "killed after 1 s"
+    assert await_true(lambda: not _runs(tmp_path / "member"), 5.0, 0.001)
+
+
+def test_a_campaign_that_is_told_to_end_kills_the_step_and_its_members(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    steps = []
+
+    def told_to_end(step: subprocess.Popen[bytes], timeout: float) -> NoReturn:
+        steps.append(step)
+        while not (tmp_path / "member").exists():
+            time.sleep(0.001)
+        raise SystemExit(TOLD_TO_END)
+
+    monkeypatch.setattr("sys.executable", _endless(tmp_path))
+    monkeypatch.setattr(subprocess.Popen, "communicate", told_to_end)
+    with pytest.raises(SystemExit):
+        run_cell("kcat", "metadata", NOBODY, "tag")
+    assert steps[0].returncode == -signal.SIGKILL
+    assert await_true(lambda: not _runs(tmp_path / "member"), 5.0, 0.001)
+
+
+def _endless(folder: Path) -> str:
+    """Return a program that starts a member, writes its process id to ``folder``, and waits for it."""
+    script = folder / "step"
+    member = folder / "member"
+    script.write_text(
+        f"#!/bin/sh\nsetsid sleep 20 >{folder}/printed 2>&1 &\necho $! > {member}.new\nmv {member}.new {member}\nwait\n"
+    )
+    script.chmod(0o755)
+    return str(script)
+
+
+def _runs(written: Path) -> bool:
+    """Whether the process with the id in a file runs."""
+    try:
+        state = Path(f"/proc/{written.read_text().strip()}/stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return False
+    return state not in "ZX"
 
 
 def test_a_step_that_dies_is_a_failed_cell(monkeypatch: pytest.MonkeyPatch) -> None:
