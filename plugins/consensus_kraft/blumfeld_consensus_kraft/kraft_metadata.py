@@ -10,6 +10,7 @@ contains all that was committed when the node joined.
 from __future__ import annotations
 
 from blumfeld.metadata.image.cluster_image import MetadataImage
+from blumfeld.metadata.image.listeners import ImageListeners
 from blumfeld.metadata.image.sections import SectionKinds
 from blumfeld.spi.cluster import ClusterImage
 from blumfeld.spi.completion import Completion
@@ -24,7 +25,7 @@ from blumfeld.wire.messages.remove_raft_voter import RemoveRaftVoterRequest
 from blumfeld.wire.schema import Message
 from blumfeld_consensus_kraft.forwarder import Forwarder, OwnController
 from blumfeld_consensus_kraft.opened_metadata import open_metadata
-from blumfeld_consensus_kraft.publisher import Publisher, Reply, listener_defects
+from blumfeld_consensus_kraft.publisher import Publisher, Reply
 from blumfeld_consensus_kraft.quorum.description import describe_quorum, known_quorum
 from blumfeld_consensus_kraft.quorum.membership import ConfiguredVoters
 from blumfeld_consensus_kraft.registration import ControllerRegistrar
@@ -52,8 +53,8 @@ class KraftMetadata:
         self._publisher = Publisher(
             MetadataImage(section_kinds=SectionKinds(composition.image_sections)),
             composition.runtime,
+            ImageListeners(composition.runtime, self._events),
             lambda placed: self.replica.snapshots.committed(placed.size_bytes, placed.timestamp_ms),
-            listener_defects(composition.runtime, self._events),
             lambda error: self.replica.unreadable(error),  # noqa: PLW0108 - the start makes the replica
         )
         self._configured = ConfiguredVoters(composition)

@@ -12,14 +12,11 @@ import msgspec
 
 from blumfeld.metadata.image.checkpoint import iter_records
 from blumfeld.metadata.image.cluster_image import MetadataImage
+from blumfeld.metadata.image.listeners import ImageListeners
 from blumfeld.metadata.image.step import ImageStep, TransactionGate
 from blumfeld.metadata.slices import BATCH_RECORDS_MAX, SLICE_RECORDS
-from blumfeld.spi.cluster import ImageDelta
 from blumfeld.spi.completion import Completion, Steps
 from blumfeld.spi.consensus import ImageListener
-from blumfeld.spi.defects import place_of
-from blumfeld.spi.hooks import EventLog
-from blumfeld.spi.repeated_events import RepeatedEvents
 from blumfeld.spi.runtime import Runtime, Timer
 from blumfeld.spi.scheduler import Lane
 from blumfeld.wire.batches.record_batch import RecordBatch
@@ -94,31 +91,15 @@ class Unpublished(NamedTuple):
     epoch: int
 
 
-def listener_defects(runtime: Runtime, events: EventLog) -> Callable[[ImageListener, Exception], None]:
-    """Returns what logs a defect of a listener: once, and then how often it came again."""
-    defects = RepeatedEvents(runtime)
-
-    def say(listener: ImageListener, defect: Exception) -> None:
-        defects.say(
-            events.error,
-            "a listener of the metadata image met a defect",
-            (place_of(defect),),
-            listener=getattr(listener, "__qualname__", repr(listener)),
-            exc_info=defect,
-        )
-
-    return say
-
-
 class Publisher:
-    """The committed image, those who listen to it, and the batches and replies that wait for the commit.
+    """The committed image, and the batches and replies that wait for the commit.
 
     A large change is replayed over several turns, into a copy of the image, which then takes its place at once: a
     reader never sees half of it. The image of a fetched snapshot is compared with the present one over several turns,
     and takes its place with the delta.
 
+    :param listeners: hear of each step of the image
     :param published: is told of each batch that is in the image
-    :param defect: is told what a listener raised; the other listeners, and later steps, go on
     :param unreadable: is told of committed records that this build can't read; nothing behind them is published
     """
 
@@ -126,8 +107,8 @@ class Publisher:
         self,
         image: MetadataImage,
         runtime: Runtime,
+        listeners: ImageListeners,
         published: Callable[[Placed], None],
-        defect: Callable[[ImageListener, Exception], None],
         unreadable: Callable[[Exception], None],
     ) -> None:
         self.image = image
@@ -135,8 +116,8 @@ class Publisher:
         self.uncommitted: deque[Placed] = deque()
         """Batches whose publishing has not begun."""
         self._runtime = runtime
+        self._listeners = listeners
         self._published = published
-        self._defect = defect
         self._unreadable = unreadable
         self._is_at_end = False
         """Nothing is published any more: what comes next can't be read."""
@@ -147,9 +128,6 @@ class Publisher:
         self._replies: deque[WaitingReply] = deque()
         self._copies: deque[Completion[MetadataImage]] = deque()
         """Copies of the image that were asked for, and are made between two batches."""
-        self._listeners: list[ImageListener] = []
-        self._applying: list[Completion[None]] = []
-        """Deltas that listeners have not applied to the end."""
         self._gate = TransactionGate()
         self._held: list[Message] = []
         self._replaying: Unpublished | None = None
@@ -164,9 +142,7 @@ class Publisher:
 
     def subscribe(self, listener: ImageListener) -> None:
         """Tell ``listener`` of every step; at once of all there is, if it is loaded."""
-        self._listeners.append(listener)
-        if self.loaded:
-            self._tell([listener], self.image.first_delta())
+        self._listeners.subscribe(listener, self.image if self.loaded else None)
 
     def load(self, image: MetadataImage, tail: Sequence[Placed] = ()) -> None:
         """Begin with what the files hold.
@@ -197,8 +173,7 @@ class Publisher:
     def publish_all(self) -> None:
         """The image is loaded: the first delta for everyone."""
         self.loaded = True
-        if self._listeners:
-            self._tell(self._listeners, self.image.first_delta())
+        self._listeners.loaded(self.image)
 
     def wait(self, waiting: WaitingReply) -> None:
         """Keep a reply; they are placed in the order of their ends."""
@@ -240,7 +215,7 @@ class Publisher:
 
     def _publish_committed(self) -> Steps[None]:
         records = 0
-        yield from self._applied()
+        yield from self._listeners.applied()
         yield from self._take_over()
         yield from self._copy()
         while self.uncommitted and self.uncommitted[0].end_offset <= self._committed_end:
@@ -273,8 +248,8 @@ class Publisher:
 
         change = yield from difference(self.image, image)
         self.image, self._fetched = image, None
-        self._tell(self._listeners, change.delta)
-        yield from self._applied()
+        self._listeners.tell(self.image, change.delta)
+        yield from self._listeners.applied()
         yield from let_go([change.gone])
 
     def _copy(self) -> Steps[None]:
@@ -312,7 +287,7 @@ class Publisher:
             return
         ready, self._held = self._held, []
         self._replaying = Unpublished(ready, placed.end_offset - 1, placed.epoch)
-        yield from self._applied()
+        yield from self._listeners.applied()
         # While the node joins, nobody reads the image. To copy it for each batch of a long log would take most time.
         is_large = len(ready) > (BATCH_RECORDS_MAX if self.loaded else JOINING_BATCH_RECORDS_MAX)
         image = (yield from self.image.copied()) if is_large else self.image
@@ -325,26 +300,8 @@ class Publisher:
         self.image = image
         self._replaying = None
         if self.loaded:
-            self._tell(self._listeners, delta)
-            yield from self._applied()
-
-    def _tell(self, listeners: Sequence[ImageListener], delta: ImageDelta) -> None:
-        for listener in listeners:
-            try:
-                applying = listener(self.image, delta)
-            except Exception as defect:
-                self._defect(listener, defect)
-                continue
-            if applying is not None and not applying.done:
-                self._applying.append(applying)
-
-    def _applied(self) -> Steps[None]:
-        while self._applying:
-            # Taken out when it is done: if a snapshot comes meanwhile, its delta waits for the same listener.
-            if self._applying[-1].done:
-                self._applying.pop()
-            else:
-                yield self._applying[-1]
+            self._listeners.tell(self.image, delta)
+            yield from self._listeners.applied()
 
     def _answer(self, end_offset: int) -> None:
         self._shown_end = max(self._shown_end, end_offset)

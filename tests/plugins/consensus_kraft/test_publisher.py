@@ -6,6 +6,7 @@ import pytest
 
 from blumfeld.metadata.image.checkpoint import metadata_batch
 from blumfeld.metadata.image.cluster_image import MetadataImage
+from blumfeld.metadata.image.listeners import ImageListeners
 from blumfeld.spi.cluster import ClusterImage, ImageDelta
 from blumfeld.spi.completion import Completion
 from blumfeld.wire.batches.record_batch import RecordBatch
@@ -15,6 +16,7 @@ from blumfeld.wire.schema import Message
 from blumfeld_consensus_kraft.publisher import Placed, Publisher, Reply, WaitingReply
 from blumfeld_consensus_kraft.stored_state import placed_batch
 from blumfeld_kit.fakes import FakeRuntime
+from tests.broker.harness import Quiet
 
 
 def batch(base_offset: int, name: str) -> Placed:
@@ -30,9 +32,8 @@ class Published(Publisher):
     def __init__(self) -> None:
         self.runtime = FakeRuntime()
         self.told: list[Exception] = []
-        super().__init__(
-            MetadataImage("cluster"), self.runtime, lambda _: None, lambda *_: None, self.told.append
-        )
+        listeners = ImageListeners(self.runtime, Quiet())
+        super().__init__(MetadataImage("cluster"), self.runtime, listeners, lambda _: None, self.told.append)
 
 
 def image_with(*names: str, offset: int) -> MetadataImage:

@@ -7,9 +7,9 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from blumfeld.metadata.image.cluster_image import MetadataImage
+from blumfeld.metadata.image.listeners import ImageListeners
 from blumfeld.metadata.image.step import BrokenMetadata, ImageStep
 from blumfeld.metadata.slices import BATCH_RECORDS_MAX, SLICE_RECORDS
-from blumfeld.spi.cluster import ImageDelta
 from blumfeld.spi.completion import Completion, Steps
 from blumfeld.spi.consensus import ImageListener
 from blumfeld.spi.hooks import EventLog
@@ -27,7 +27,7 @@ class _Step(NamedTuple):
 
 
 class NodeImage:
-    """The image, and those who listen to it. Steps are taken in the order of the calls, one after the other.
+    """The node's image and its listeners. Steps are taken in the order of the calls, one after the other.
 
     A large step is replayed over several turns into a copy, which then takes the image's place: a reader never sees
     half of it.
@@ -38,23 +38,20 @@ class NodeImage:
         self.is_loaded = False
         self._runtime = runtime
         self._events = events
-        self._listeners: list[ImageListener] = []
+        self._listeners = ImageListeners(runtime, events)
         self._queue: deque[_Step] = deque()
-        self._applying: list[Completion[None]] = []
         self._runs = False
         self._stopped = False
 
     def subscribe(self, listener: ImageListener) -> None:
         """As ``ClusterMetadata.subscribe``."""
-        self._listeners.append(listener)
-        if self.is_loaded:
-            self._tell([listener], self.image.first_delta())
+        self._listeners.subscribe(listener, self.image if self.is_loaded else None)
 
     def load(self, image: MetadataImage) -> None:
         """Begin with the tree as it was read. Listeners hear of everything."""
         self.image = image
         self.is_loaded = True
-        self._tell(self._listeners, image.first_delta())
+        self._listeners.loaded(image)
 
     def step(self, records: Records) -> Completion[None]:
         """Take a step behind those that wait. Completes when all listeners have applied it; fails with what
@@ -109,7 +106,7 @@ class NodeImage:
         while self._queue:
             step = self._queue.popleft()
             try:
-                yield from self._applied()
+                yield from self._listeners.applied()
                 records = yield from step.records(self.image)
                 if records:
                     yield from self._replay(records)
@@ -132,22 +129,5 @@ class NodeImage:
         delta = step.finish(image.offset + 1, image.epoch)
         image.features_epoch = features_epoch  # the version of a znode, and no offset
         self.image = image
-        self._tell(self._listeners, delta)
-        yield from self._applied()
-
-    def _tell(self, listeners: Sequence[ImageListener], delta: ImageDelta) -> None:
-        for listener in listeners:
-            try:
-                applying = listener(self.image, delta)
-            except Exception as defect:
-                self._events.error("a listener of the image met a defect", exc_info=defect)
-                continue
-            if applying is not None and not applying.done:
-                self._applying.append(applying)
-
-    def _applied(self) -> Steps[None]:
-        while self._applying:
-            if self._applying[-1].done:
-                self._applying.pop()
-            else:
-                yield self._applying[-1]
+        self._listeners.tell(image, delta)
+        yield from self._listeners.applied()

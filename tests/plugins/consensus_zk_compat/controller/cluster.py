@@ -32,6 +32,7 @@ from blumfeld_consensus_zk_compat.tree.forms_topics import StateNode, decode_sta
 from blumfeld_kit.fakes.runtime import FakeRuntime
 from blumfeld_kit.fakes.zookeeper import SimulatedZooKeeper
 from blumfeld_kit.fakes.zookeeper_session import SimulatedSession
+from tests.broker.harness import Quiet
 
 TIMEOUT_MS = 6_000.0
 M = TypeVar("M", bound=Message)
@@ -106,23 +107,8 @@ def _give(
         answer.complete(given)
 
 
-class Log:
-    """An event log that is a list."""
-
-    def __init__(self) -> None:
-        self.events: list[tuple[str, str, dict[str, Any]]] = []
-
-    def debug(self, event: str, **values: Any) -> None:
-        self.events.append(("debug", event, values))
-
-    def info(self, event: str, **values: Any) -> None:
-        self.events.append(("info", event, values))
-
-    def warning(self, event: str, **values: Any) -> None:
-        self.events.append(("warning", event, values))
-
-    def error(self, event: str, **values: Any) -> None:
-        self.events.append(("error", event, values))
+class Log(Quiet):
+    """An event log that finds its defects."""
 
     def defects(self) -> list[tuple[str, str, dict[str, Any]]]:
         """Events of defects: errors with an exception."""
