@@ -287,7 +287,7 @@ class ZooKeeperContract(ZooKeeperKit):
 
     @played
     async def test_a_watch_tells_of_one_change(self, opened: Opened, zk: ZooKeeper) -> None:
-        """Of the next one, and of no later one."""
+        """A watch ends with the first change: the second one calls nobody."""
         trail, other = opened.trail, await opened.connected()
         await zk.create("/a")
         await zk.get("/a", trail.watch())

@@ -1,4 +1,6 @@
-"""What the rooms of the plug-in ask of each other. ADR 0047 draws them."""
+"""What the controller asks of the pushes, and what they tell it: tests of the controller have other pushes. ADR 0047
+draws the rooms.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,6 @@ from blumfeld.spi.completion import Completion
 from blumfeld.spi.consensus import Controller as ControllerId
 from blumfeld.spi.storage import TopicPartition
 from blumfeld.wire.errors import ErrorCode
-from blumfeld.wire.schema import Message
 from blumfeld_consensus_zk_compat.change import Change
 
 
@@ -63,22 +64,6 @@ class Pushes(Protocol):
 
 
 ReplicaFailed = Callable[[int, Sequence[TopicPartition]], None]
-"""Is told of a broker and its partitions that answered LeaderAndIsr with KAFKA_STORAGE_ERROR: replicas that are
-offline."""
+"""(broker id, its partitions that are offline): the broker answered LeaderAndIsr with KAFKA_STORAGE_ERROR for them."""
 StaleController = Callable[[], None]
-"""Is told that a broker knows a later controller: this one must look at ``/controller_epoch``."""
-
-
-class ControllerAtWork(Protocol):
-    """The controller of this node, while it holds ``/controller``."""
-
-    id: ControllerId
-
-    def submit(self, command: Message, reply: Completion[Message]) -> None:
-        """Decide, write, push; ``reply`` completes when the tree has it. Fails with ``BrokerError`` NOT_CONTROLLER if
-        this node stops being the controller first: whether the change took place isn't known then."""
-        ...
-
-    def stop(self) -> None:
-        """Stop deciding. What waits gets NOT_CONTROLLER."""
-        ...
+"""A broker knows a later controller: this one must look at ``/controller_epoch``."""

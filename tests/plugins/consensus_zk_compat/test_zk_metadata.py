@@ -25,6 +25,7 @@ from blumfeld.wire.messages.list_partition_reassignments import (
     ListPartitionReassignmentsResponse,
 )
 from blumfeld_consensus_zk_compat.tree import paths
+from blumfeld_kit.simulation.machine.host import address_of
 from tests.plugins.consensus_zk_compat.zk_nodes import SESSION_TIMEOUT_MS, ZkNodes
 
 
@@ -207,6 +208,7 @@ def test_a_reassigned_replica_is_deleted_where_it_was() -> None:
         old = nodes.leader("orders", 1)
         new = old % 3 + 1
         client = await nodes.connect(nodes.controller)
+        nodes.network.cut(address_of(new), address_of(old))  # until it is listed, nothing is copied
         partition = ReassignablePartition(partition_index=0, replicas=[new])
         request = AlterPartitionReassignmentsRequest(
             topics=[ReassignableTopic(name="orders", partitions=[partition])]
@@ -214,9 +216,9 @@ def test_a_reassigned_replica_is_deleted_where_it_was() -> None:
         answer = await client.ask(request, 0, AlterPartitionReassignmentsResponse)
         assert answer.responses[0].partitions[0].error_code == 0
         listing = ListPartitionReassignmentsRequest(topics=None)
-        for topic in (await client.ask(listing, 0, ListPartitionReassignmentsResponse)).topics:
-            # It may have ended already: one record is copied in no time.
-            assert (topic.name, topic.partitions[0].adding_replicas) == ("orders", [new])
+        (topic,) = (await client.ask(listing, 0, ListPartitionReassignmentsResponse)).topics
+        assert (topic.name, topic.partitions[0].adding_replicas) == ("orders", [new])
+        nodes.network.heal(address_of(new), address_of(old))
         await nodes.until(lambda: nodes.leader("orders", 1) == new and nodes.leads("orders", new))
         assert await nodes.fetch("orders") == [b"a"]
         await nodes.until(lambda: not nodes.hosts("orders", old))

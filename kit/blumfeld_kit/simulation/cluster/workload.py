@@ -86,7 +86,7 @@ class Cluster:
     topics: Mapping[str, int] = {TOPIC: PARTITIONS}
     """Topics with records → number of partitions."""
     topic_config: Mapping[str, str] = {}
-    """Of these topics."""
+    """Configuration that each of ``topics`` is created with."""
     config: Mapping[str, Any] = CONFIG
 
     def __init__(self) -> None:

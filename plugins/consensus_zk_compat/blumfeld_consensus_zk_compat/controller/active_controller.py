@@ -186,7 +186,7 @@ class ActiveController:
         self._go()
 
     def stop(self) -> None:
-        """As ``ControllerAtWork.stop``."""
+        """Stop deciding. What waits gets NOT_CONTROLLER."""
         if self._stopped:
             return
         self._stopped = True
@@ -219,7 +219,9 @@ class ActiveController:
     # What is to be decided
 
     def submit(self, command: Message, reply: Completion[Message]) -> None:
-        """As ``ControllerAtWork.submit``."""
+        """Decide, write, push; ``reply`` completes when the tree has it. Fails with ``BrokerError`` NOT_CONTROLLER if
+        this node stops being the controller first: whether the change took place isn't known then.
+        """
         if self._stopped:
             reply.fail(BrokerError(ErrorCode.NOT_CONTROLLER))
             return

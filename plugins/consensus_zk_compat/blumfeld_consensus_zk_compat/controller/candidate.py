@@ -96,7 +96,7 @@ class Candidate:
         self._election.begin()
 
     def submit(self, command: Message, reply: Completion[Message]) -> None:
-        """As ``ControllerAtWork.submit``."""
+        """As ``ActiveController.submit``; NOT_CONTROLLER while there is no term."""
         if self._term is None:
             reply.fail(BrokerError(ErrorCode.NOT_CONTROLLER))
         else:

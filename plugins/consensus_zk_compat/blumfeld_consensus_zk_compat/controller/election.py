@@ -1,4 +1,4 @@
-"""The election of the controller, as Kafka 3.9 holds it: who creates ``/controller`` is elected.
+"""The election of the controller, as in Kafka 3.9: the node that creates ``/controller`` is elected.
 
 The ephemeral node and the next ``/controller_epoch`` are written in one ``multi``, under the epoch's version, so one
 epoch has one controller. The version of ``/controller_epoch`` after that write is what fences: each later ``multi`` of
@@ -227,7 +227,7 @@ class Election:
             self._later()
             return
         if begun:
-            # No event tells of its end: who rolls a migration back deletes the node by hand.
+            # A rollback of the migration ends with the operator deleting this node, and no watch is left on it.
             self._refuse(f"{MIGRATION} says that KRaft's controllers have taken the cluster over")
             self._later()
         else:

@@ -39,7 +39,7 @@ from blumfeld_consensus_zk_compat.node.pushed_records import new_topics, records
 SLICE = 200
 """Replicas that are ordered to lead, follow or stop between two yields."""
 UNKNOWN_BROKER_EPOCH = -1
-"""Of a controller that doesn't know it (before KIP-380)."""
+"""The broker epoch in the requests of a controller before KIP-380: such a request is not checked for it."""
 
 TopicConfigs = Callable[[Sequence[str]], Completion[list[Message]]]
 """Reads the configuration of topics from the tree, as records."""
@@ -50,8 +50,8 @@ class ControlRequests:
 
     :param broker_epoch: this process's, as it was registered last
     :param topic_configs: reads what the image doesn't have yet
-    :param told: is called when the replicas of a LeaderAndIsr are as it says, with (topic id, partition) of each; with
-        none of them for an UpdateMetadata
+    :param told: is called when a request is obeyed: after LeaderAndIsr with (topic id, partition) of each replica,
+        after UpdateMetadata with none
     """
 
     def __init__(

@@ -52,9 +52,9 @@ class Placed(NamedTuple):
     topic_id: bytes
     image: PartitionImage
     is_new: bool = False
-    """Of LeaderAndIsr: no broker has a log of it yet."""
+    """LeaderAndIsr tells the broker to create the log: no broker has one yet."""
     deleted: bool = False
-    """Of UpdateMetadata: its topic is being deleted."""
+    """UpdateMetadata tells the broker that the topic is being deleted."""
 
 
 class Stop(NamedTuple):

@@ -103,9 +103,9 @@ class Loaded(msgspec.Struct, kw_only=True):
     """Topics of Kafka before 2.8. The controller writes their ids (``TreeWriter.topic_ids``) and loads again; another
     node leaves them to it."""
     reassignments_asked: Mapping[TopicPartition, Replicas] | None
-    """Of ``/admin/reassign_partitions``; ``None``: the node isn't there."""
+    """What ``/admin/reassign_partitions`` asks for; ``None``: the node isn't there."""
     elections_asked: tuple[TopicPartition, ...] | None
-    """Of ``/admin/preferred_replica_election``; ``None``: the node isn't there."""
+    """What ``/admin/preferred_replica_election`` asks for; ``None``: the node isn't there."""
     znodes: int
     """Nodes that were read."""
 
