@@ -17,7 +17,7 @@ def golden_messages() -> list[dict[str, Any]]:
 
 
 def zookeeper_golden_messages() -> list[dict[str, Any]]:
-    """The same of keys 4 to 7, which only Kafka with a ZooKeeper has: from Apache Kafka 3.9.2."""
+    """Golden messages of keys 4 to 7, which only Kafka with a ZooKeeper has: from Apache Kafka 3.9.2."""
     return [json.loads(line) for line in _text("golden_messages_zookeeper.jsonl").splitlines()]
 
 

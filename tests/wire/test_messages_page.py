@@ -20,6 +20,7 @@ def test_the_index_is_what_the_tool_prints() -> None:
 
 @for_each(sorted(TOOL["modules"]()))
 def test_a_module_says_how_it_is_made_and_is_in_the_index(module: str) -> None:
-    banners = tuple(CONVERTER["BANNER"].format(kafka) + '"""' for kafka in ("4.3.1", "3.9.2"))
+    kafkas = CONVERTER["KAFKA"], CONVERTER["ZOOKEEPERS_KAFKA"]
+    banners = tuple(CONVERTER["BANNER"].format(kafka) + '"""' for kafka in kafkas)
     assert (MESSAGES / f"{module}.py").read_text().startswith(banners)
     assert f"| [{module}]({module}.py) |" in (MESSAGES / "README.md").read_text()

@@ -109,8 +109,8 @@ class ObjectStore(Protocol):
 class LocalObjectStore(ObjectStore, Protocol):
     """A store on the disks of this machine. Its objects are read in place: a copy of them would have nothing to gain.
 
-    What was put is never changed in place. An object that is replaced or deleted stays what it was for whoever has
-    opened its file.
+    An object is never changed in place. A reader that has opened its file sees the same bytes after the object is
+    replaced or deleted.
     """
 
     async def local_file(self, key: str) -> str | None:

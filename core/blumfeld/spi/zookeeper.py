@@ -16,7 +16,7 @@ import msgspec
 from blumfeld.spi.completion import Completion
 
 ANY_VERSION = -1
-"""As the version of ``set`` or ``delete``: whatever the node has."""
+"""The version for ``set`` or ``delete`` that every node matches."""
 
 
 class ZooKeeperError(Exception):
@@ -73,7 +73,7 @@ class NodeStat(msgspec.Struct, frozen=True):
     ephemeral_owner: int
     """The session whose end removes it; 0 for a persistent node."""
     children: int
-    """How many it has."""
+    """The number of its children."""
     ctime_ms: int = 0
     """When it was created, by the server's clock."""
 
@@ -179,9 +179,9 @@ class ZooKeeper(Protocol):
     Any completion may fail with ``ConnectionLostError``, ``SessionExpiredError`` or ``DeniedError``, and none does so
     inside of the call. Watches are one-shot: the callback is called once, and not after :meth:`close`.
 
-    When the connection goes, listeners are told SUSPENDED first; then what waits fails, in order; then each watch ends
-    with ``LOST``. A change whose answer was lost has taken place before the session is CONNECTED again, or does so
-    before any later request of it.
+    When the connection goes, listeners are told SUSPENDED first; then the waiting requests fail, in order; then each
+    watch ends with ``LOST``. A change whose answer was lost has taken place before the session is CONNECTED again, or
+    does so before any later request of it.
     """
 
     request_bytes_max: int
@@ -253,6 +253,6 @@ class ZooKeeper(Protocol):
         ...
 
     async def close(self) -> None:
-        """End the session: its ephemeral nodes go. What waits fails with ``SessionExpiredError``. Legal without
+        """End the session: its ephemeral nodes go. Waiting requests fail with ``SessionExpiredError``. Legal without
         :meth:`connect`, and twice."""
         ...

@@ -427,7 +427,7 @@ class ZooKeeperContract(ZooKeeperKit):
 
     @played
     async def test_all_ephemeral_nodes_of_a_session_go_at_once(self, opened: Opened, zk: ZooKeeper) -> None:
-        """In one transaction: whoever sees one gone sees all gone."""
+        """They go in one transaction: a reader that sees one gone sees all gone."""
         trail, other = opened.trail, await opened.connected()
         names = [f"/e{number}" for number in range(10)]
         for name in names:
@@ -621,7 +621,7 @@ class ZooKeeperContract(ZooKeeperKit):
 
     @played
     async def test_a_closed_session_tells_nothing_more(self, opened: Opened, zk: ZooKeeper) -> None:
-        """What waits fails with ``SessionExpiredError``; watches and listeners are not called."""
+        """Requests that wait fail with ``SessionExpiredError``; watches and listeners are not called."""
         trail, other = opened.trail, await opened.connected()
         await zk.create("/a")
         await zk.get("/a", trail.watch())

@@ -49,7 +49,7 @@ class ZooKeeperServers(Protocol):
 
 
 class Trail:
-    """What a session told, in order."""
+    """The events, states and answers of a session, in order."""
 
     def __init__(self) -> None:
         self.seen: list[object] = []
@@ -123,7 +123,7 @@ class Opened:
 
 
 class ZooKeeperKit:
-    """What a subclass must override."""
+    """The methods and values that a subclass may or must override."""
 
     virtual_time = False
     """The sessions wait for nothing but the runtime: they are tried on virtual time."""

@@ -117,7 +117,7 @@ async def test_a_session_that_moves_to_a_lagging_server_waits_for_it(rig: Rig) -
 
 @played
 async def test_the_loss_of_the_leader_ends_connections_and_no_session(rig: Rig) -> None:
-    """What was acknowledged is there after the election, and so are ephemeral nodes."""
+    """Acknowledged writes are there after the election, and so are ephemeral nodes."""
     sessions = [await rig.connected() for _ in range(4)]
     for number, session in enumerate(sessions):
         await session.create(f"/{number}", b"acknowledged", ephemeral=True)

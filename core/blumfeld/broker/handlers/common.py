@@ -6,24 +6,12 @@ import re
 from typing import NoReturn
 
 from blumfeld.spi.context import RequestContext
+from blumfeld.wire.acl_operations import mask_of
 from blumfeld.wire.errors import BrokerError, ErrorCode
 from blumfeld.wire.schema import Message
 
 NO_OPERATIONS = -(2**31)
 """Value of "authorized operations" in an answer if the request didn't ask for them."""
-OPERATIONS = {
-    "Read": 3,
-    "Write": 4,
-    "Create": 5,
-    "Delete": 6,
-    "Alter": 7,
-    "Describe": 8,
-    "ClusterAction": 9,
-    "DescribeConfigs": 10,
-    "AlterConfigs": 11,
-    "IdempotentWrite": 12,
-}
-"""Kafka's numbers of the operations (``AclOperation``). An answer's mask has the bit with this number."""
 OPERATIONS_OF = {
     "Topic": ("Read", "Write", "Create", "Delete", "Alter", "Describe", "DescribeConfigs", "AlterConfigs"),
     "Cluster": (
@@ -57,8 +45,5 @@ def no_authorizer(_request: Message, _context: RequestContext) -> NoReturn:
 
 def authorized_operations(context: RequestContext, resource_type: str, name: str) -> int:
     """Returns the mask of the operations that the client may do on a resource (KIP-430)."""
-    mask = 0
-    for operation in OPERATIONS_OF[resource_type]:
-        if context.authorize(operation, resource_type, name):
-            mask |= 1 << OPERATIONS[operation]
-    return mask
+    operations = OPERATIONS_OF[resource_type]
+    return mask_of(operation for operation in operations if context.authorize(operation, resource_type, name))

@@ -11,17 +11,12 @@ from typing import Any
 from blumfeld.coordinator.runtime.coordinator import gather
 from blumfeld.spi.completion import Completion
 from blumfeld.spi.context import RequestContext
+from blumfeld.wire.acl_operations import mask_of
 from blumfeld.wire.errors import BrokerError, ErrorCode
 from blumfeld.wire.schema import Message
 
-GROUP_OPERATIONS = (
-    ("Read", 3),
-    ("Delete", 6),
-    ("Describe", 8),
-    ("DescribeConfigs", 10),
-    ("AlterConfigs", 11),
-)
-"""The operations on a group, each with Kafka's number (``AclOperation``)."""
+GROUP_OPERATIONS = ("Read", "Delete", "Describe", "DescribeConfigs", "AlterConfigs")
+"""The operations on a group."""
 
 
 def merged(parts: Sequence[Completion[Any]], merge: Callable[[Any], Message]) -> Completion[Message]:
@@ -55,4 +50,4 @@ def refused(code: ErrorCode) -> Completion[Any]:
 
 def authorized_operations(group: str, context: RequestContext) -> int:
     """Returns the mask of the operations on a group that the principal may do (KIP-430)."""
-    return sum(1 << bit for name, bit in GROUP_OPERATIONS if context.authorize(name, "Group", group))
+    return mask_of(name for name in GROUP_OPERATIONS if context.authorize(name, "Group", group))

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from blumfeld.wire.acl_operations import OPERATIONS
 from blumfeld.wire.messages.metadata_records import AccessControlEntryRecord, DelegationTokenRecord
 from blumfeld_consensus_zk_compat.tree import paths
 from blumfeld_consensus_zk_compat.tree.forms import TreeError, reader, written
@@ -20,28 +21,13 @@ RESOURCE_TYPES = {
     "DelegationToken": 6,
     "User": 7,
 }
-OPERATIONS = {
-    "All": 2,
-    "Read": 3,
-    "Write": 4,
-    "Create": 5,
-    "Delete": 6,
-    "Alter": 7,
-    "Describe": 8,
-    "ClusterAction": 9,
-    "DescribeConfigs": 10,
-    "AlterConfigs": 11,
-    "IdempotentWrite": 12,
-    "CreateTokens": 13,
-    "DescribeTokens": 14,
-}
 PERMISSIONS = {"Deny": 2, "Allow": 3}
 LITERAL, PREFIXED = 3, 4
 """Pattern types."""
 
 
 class AclResource(NamedTuple):
-    """What an ACL is about; each has a node."""
+    """The resource that an ACL is about. Each has a node."""
 
     resource_type: int
     name: str

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from typing import Any, TypeVar
 
 import msgspec
@@ -249,34 +250,13 @@ class _Loader:
     def _each(
         self, keys: Iterable[K], read: Callable[[K], Completion[V]], take: Callable[[K, V | None], None]
     ) -> Steps[None]:
-        """Read many nodes: ``in_flight`` reads are sent ahead. ``take`` gets each in order, ``None`` for one that isn't
-        there."""
-        waiting: deque[tuple[K, Completion[V]]] = deque()
-        taken = 0
-        for key in keys:
-            waiting.append((key, read(key)))
-            if len(waiting) >= self._in_flight:
-                yield from self._take(waiting, take)
-                taken += 1
-                if not taken % SLICE_READS:
-                    yield None
-        while waiting:
-            yield from self._take(waiting, take)
-            taken += 1
-            if not taken % SLICE_READS:
-                yield None
+        """Read many nodes, as :func:`_read_each`. They are counted."""
 
-    def _take(
-        self, waiting: deque[tuple[K, Completion[V]]], take: Callable[[K, V | None], None]
-    ) -> Steps[None]:
-        key, read = waiting.popleft()
-        if not read.done:
-            yield read
-        if isinstance(read.error, NoNodeError):
-            take(key, None)
-        else:
-            take(key, read.result())
-            self._znodes += 1
+        def counted(key: K, value: V | None) -> None:
+            take(key, value)
+            self._znodes += value is not None
+
+        yield from _read_each(keys, read, counted, self._in_flight)
 
     # The cluster
 
@@ -641,14 +621,8 @@ def subtree(zookeeper: ZooKeeper, path: str) -> Steps[list[str]]:
     none."""
     found, level = [path], [path]
     while level:
-        waiting: deque[tuple[str, Completion[tuple[str, ...]]]] = deque()
         below: list[str] = []
-        for parent in level:
-            waiting.append((parent, zookeeper.children(parent)))
-            if len(waiting) >= IN_FLIGHT:
-                below += yield from _children_of(waiting)
-        while waiting:
-            below += yield from _children_of(waiting)
+        yield from _read_each(level, zookeeper.children, partial(_add_paths, below))
         found += below
         level = below
     if not found[1:] and (yield from _there(zookeeper.exists(path))) is None:
@@ -657,7 +631,32 @@ def subtree(zookeeper: ZooKeeper, path: str) -> Steps[list[str]]:
     return found
 
 
-def _children_of(waiting: deque[tuple[str, Completion[tuple[str, ...]]]]) -> Steps[list[str]]:
-    parent, read = waiting.popleft()
-    names = yield from _there(read)
-    return [f"{parent}/{name}" for name in names or ()]
+def _add_paths(found: list[str], parent: str, names: tuple[str, ...] | None) -> None:
+    found += (f"{parent}/{name}" for name in names or ())
+
+
+def _read_each(
+    keys: Iterable[K],
+    read: Callable[[K], Completion[V]],
+    take: Callable[[K, V | None], None],
+    in_flight: int = IN_FLIGHT,
+) -> Steps[None]:
+    """Read many nodes: ``in_flight`` reads are sent ahead. ``take`` gets each in order, ``None`` for one that isn't
+    there."""
+    waiting: deque[tuple[K, Completion[V]]] = deque()
+    taken = 0
+
+    def take_first() -> Steps[None]:
+        nonlocal taken
+        key, sent = waiting.popleft()
+        take(key, (yield from _there(sent)))
+        taken += 1
+        if not taken % SLICE_READS:
+            yield None
+
+    for key in keys:
+        waiting.append((key, read(key)))
+        if len(waiting) >= in_flight:
+            yield from take_first()
+    while waiting:
+        yield from take_first()

@@ -11,7 +11,7 @@ from blumfeld_consensus_zk_compat.tree.forms_security import AclResource, acl_re
 class TreeVersions(msgspec.Struct, kw_only=True):
     """The nodes that are there. The version of a partition's state isn't here: it is the partition's epoch.
 
-    :class:`~.loading.Loader` makes it, and a :class:`~.writing.TreeWriter` keeps it up with what it writes.
+    :func:`~.loading.loaded` makes it, and a :class:`~.writing.TreeWriter` keeps it up with what it writes.
     """
 
     controller_epoch: int = -1

@@ -7,7 +7,7 @@ from kazoo.security import ACL, CREATOR_ALL_ACL, OPEN_ACL_UNSAFE, READ_ACL_UNSAF
 SENSITIVE = ("/config/users", "/config/brokers", "/delegation_token/tokens")
 """Nodes at and below these hold secrets: nobody else reads them."""
 CONSUMERS = "/consumers"
-"""Old consumers write here whoever they are."""
+"""Old consumers write here under any identity."""
 
 
 class Acls:

@@ -323,7 +323,7 @@ def test_reads_are_sent_ahead_but_not_all_at_once() -> None:
 
 
 def test_a_load_waits_for_few_answers_one_after_the_other(kafka: TreeSession) -> None:
-    """What doesn't depend on an answer is asked for together: a round trip may take milliseconds."""
+    """Reads that don't depend on an answer are sent together: a round trip may take milliseconds."""
     session = TreeSession(kafka.tree, waits=True)
     trips = 0
     for awaited in loaded(session_of(session)):

@@ -151,7 +151,7 @@ class TreeCluster:
 
 
 def in_tree(image: MetadataImage) -> dict[str, Any]:
-    """What a tree keeps of an image: no directories, no ids of ACLs, no incarnations."""
+    """The part of an image that a tree keeps: no directories, no ids of ACLs, no incarnations."""
     acls = [record for record in image.kept.values() if isinstance(record, AccessControlEntryRecord)]
     producer_ids = image.producer_ids or ProducerIdsRecord()
     return {
