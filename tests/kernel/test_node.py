@@ -325,6 +325,7 @@ def test_a_consensus_that_keeps_the_cluster_id_is_asked_before_the_storage_start
 
     with_node(plan_of("consensus.plugin=consensus_tree", data_dir=tmp_path), body)
     assert JOURNAL.lines[:2] == ["consensus agreed, None here", "storage started"]
+    assert JOURNAL.lines.count("consensus stopped") == 1
 
 
 def test_a_consensus_that_disagrees_on_the_cluster_id_stops_the_start(tmp_path: Path) -> None:

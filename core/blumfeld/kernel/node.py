@@ -319,7 +319,8 @@ class Node:
             self.starting = "consensus"
             # Its stop is legal at any point of its start. One that is cancelled has begun to write the metadata log,
             # which the storage may close only when that is over.
-            self._when_stopped("consensus", composition.metadata.stop)
+            if "consensus" not in self._started:  # one that keeps the cluster's id was asked for it already
+                self._when_stopped("consensus", composition.metadata.stop)
             self._when_stopped("controller", composition.metadata.resign)
             await composition.metadata.start()
             await self._caught_up()

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 
 from blumfeld.metadata.image.cluster_image import MetadataImage
+from blumfeld.metadata.image.kept import KEPT
 from blumfeld.wire.messages.metadata_records import (
     ClientQuotaRecord,
     ConfigRecord,
@@ -13,9 +14,16 @@ from blumfeld.wire.messages.metadata_records import (
     UserScramCredentialRecord,
 )
 from blumfeld.wire.schema import Message
-from blumfeld_consensus_zk_compat.tree.forms_configs import config_resource, entity_data
+from blumfeld_consensus_zk_compat.tree.forms_configs import (
+    QUOTAS,
+    SCRAM_MECHANISMS,
+    config_resource,
+    entity_data,
+)
 from blumfeld_consensus_zk_compat.tree.loading import entity_records
-from blumfeld_consensus_zk_compat.tree.paths import desanitized
+
+Key = tuple[str, Hashable]
+"""A key of ``MetadataImage.kept``."""
 
 
 def changed_entity(image: MetadataImage, entity: str, values: Mapping[str, str]) -> list[Message]:
@@ -23,7 +31,7 @@ def changed_entity(image: MetadataImage, entity: str, values: Mapping[str, str])
 
     :param entity: as a change notification names it, such as ``topics/orders``
     """
-    fresh = [record for record in entity_records(entity, values) if record not in image.kept.values()]
+    records = entity_records(entity, values)
     resource = config_resource(entity)
     if resource is not None:
         resource_type, name = resource
@@ -33,34 +41,36 @@ def changed_entity(image: MetadataImage, entity: str, values: Mapping[str, str])
             for key in known
             if key not in values
         ]
-        changed = [r for r in fresh if isinstance(r, ConfigRecord) and known.get(r.name) != r.value]
+        changed = [r for r in records if isinstance(r, ConfigRecord) and known.get(r.name) != r.value]
         return [*gone, *changed]
-    return [*_gone(image, entity, values), *fresh]
+    before = kept_records(image, entity)
+    after = {_key(record): record for record in records}
+    removed = [_removal(record) for key, record in before.items() if key not in after]
+    return [*removed, *(record for key, record in after.items() if before.get(key) != record)]
 
 
-def _gone(image: MetadataImage, entity: str, values: Mapping[str, str]) -> list[Message]:
-    """Quotas and credentials that the entity has in the image, and not any more in the tree."""
-    of_entity = entity_data(entity)
-    left = {_key(record) for record in entity_records(entity, values)}
-    kind, _, name = entity.partition("/")
-    user = desanitized(name) if kind == "users" and "/" not in name else None
-    gone: list[Message] = []
-    for record in image.kept.values():
-        if _key(record) in left:
-            continue
-        if isinstance(record, ClientQuotaRecord) and record.entity == of_entity:
-            gone.append(ClientQuotaRecord(entity=record.entity, key=record.key, value=0.0, remove=True))
-        elif isinstance(record, UserScramCredentialRecord) and user is not None and record.name == user:
-            gone.append(RemoveUserScramCredentialRecord(name=record.name, mechanism=record.mechanism))
-    return gone
+def kept_records(image: MetadataImage, entity: str) -> dict[Key, Message]:
+    """Returns the credentials and quotas that a user, client or address has in an image, by their keys there."""
+    parts = entity_data(entity)
+    named: list[Message] = [ClientQuotaRecord(entity=parts, key=key) for key in QUOTAS]
+    if len(parts) == 1 and parts[0].entity_type == "user" and (user := parts[0].entity_name) is not None:
+        mechanisms = SCRAM_MECHANISMS.values()
+        named[:0] = [UserScramCredentialRecord(name=user, mechanism=number) for number in mechanisms]
+    keys = map(_key, named)
+    return {key: image.kept[key] for key in keys if key in image.kept}
 
 
-def _key(record: Message) -> object:
+def _removal(record: Message) -> Message:
     if isinstance(record, ClientQuotaRecord):
-        return tuple((part.entity_type, part.entity_name) for part in record.entity), record.key
-    if isinstance(record, UserScramCredentialRecord):
-        return record.name, record.mechanism
-    return None
+        return ClientQuotaRecord(entity=record.entity, key=record.key, value=0.0, remove=True)
+    assert isinstance(record, UserScramCredentialRecord)
+    return RemoveUserScramCredentialRecord(name=record.name, mechanism=record.mechanism)
+
+
+def _key(record: Message) -> Key:
+    """The key of a record: the same for each order of an entity's parts."""
+    kept = KEPT[type(record)]
+    return kept.part, kept.entity(record)
 
 
 def changed_features(image: MetadataImage, levels: Mapping[str, int]) -> list[Message]:

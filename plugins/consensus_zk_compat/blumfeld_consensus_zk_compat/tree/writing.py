@@ -34,13 +34,10 @@ from blumfeld_consensus_zk_compat.tree.forms import (
     encode_producer_ids,
 )
 from blumfeld_consensus_zk_compat.tree.forms_configs import (
-    QUOTAS,
-    SCRAM_MECHANISMS,
     config_entity,
     encode_config,
     encode_config_change,
     encode_scram,
-    entity_data,
     quota_entity,
     quota_text,
     scram_mechanism,
@@ -53,6 +50,7 @@ from blumfeld_consensus_zk_compat.tree.forms_security import (
     encode_token,
 )
 from blumfeld_consensus_zk_compat.tree.forms_topics import TopicNode, encode_state, encode_topic, topic_node
+from blumfeld_consensus_zk_compat.tree.image_entities import kept_records
 from blumfeld_consensus_zk_compat.tree.versions import TreeVersions
 
 Multi = tuple[Operation, ...]
@@ -314,18 +312,12 @@ class TreeWriter:
     def _entity_values(self, entity: str, image: MetadataImage) -> dict[str, str]:
         """The configuration of a user, client or address: its credentials and quotas, and what else is in its node."""
         values = dict(self.versions.others.get(paths.config(entity), {}))
-        parts = entity_data(entity)
-        if len(parts) == 1 and parts[0].entity_type == "user":
-            for mechanism, number in SCRAM_MECHANISMS.items():
-                credential = image.kept.get(("scram", (parts[0].entity_name, number)))
-                if isinstance(credential, UserScramCredentialRecord):
-                    values[mechanism] = encode_scram(credential)
-        kept = KEPT[ClientQuotaRecord]
-        for key in QUOTAS:
-            at = kept.part, kept.entity(ClientQuotaRecord(entity=parts, key=key))
-            quota = image.kept.get(at)
-            if isinstance(quota, ClientQuotaRecord):
-                values[key] = quota_text(key, quota.value)
+        for record in kept_records(image, entity).values():
+            match record:
+                case UserScramCredentialRecord():
+                    values[scram_mechanism(record.mechanism)] = encode_scram(record)
+                case ClientQuotaRecord():
+                    values[record.key] = quota_text(record.key, record.value)
         return values
 
     def _acls(self, resource: AclResource) -> Unit:

@@ -8,6 +8,7 @@ import pytest
 
 from blumfeld.metadata.image.cluster_image import MetadataImage
 from blumfeld.metadata.image.step import ImageStep
+from blumfeld.wire.messages.metadata_records import ClientQuotaRecord, EntityData
 from blumfeld_consensus_zk_compat.tree.image_entities import changed_entity, changed_features
 
 SCRAM = "salt=c2FsdA==,stored_key=c3RvcmVk,server_key=c2VydmVy,iterations=4096"
@@ -52,6 +53,17 @@ def test_a_users_credentials_stand_beside_its_quotas() -> None:
     assert changed(image, "users/u", {"SCRAM-SHA-512": SCRAM, "producer_byte_rate": "5"}) == 1
     assert changed(image, "users/u", {}) == 2
     assert len(image.kept) == 1
+
+
+def test_a_quota_goes_in_either_order_of_its_entitys_parts() -> None:
+    """A record may name client and user in either order, and the image keeps it so."""
+    image = MetadataImage()
+    parts = [EntityData(entity_type=kind, entity_name=kind) for kind in ("client-id", "user")]
+    step = ImageStep(image)
+    step.replay(ClientQuotaRecord(entity=parts, key="producer_byte_rate", value=5.0))
+    step.finish(0, 0)
+    assert changed(image, "users/user/clients/client-id", {}) == 1
+    assert len(image.kept) == 0
 
 
 def test_feature_levels_are_those_of_the_tree() -> None:
