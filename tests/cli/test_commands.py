@@ -107,6 +107,11 @@ def test_a_command_of_another_distribution_names_it(
     assert "No such command 'archive'" in capsys.readouterr().err
 
 
+def done(context: typer.Context) -> None:
+    """It has the files of the machine."""
+    typer.echo(f"done: {context.obj.exists('/')}")
+
+
 class Good:
     options_class = NoOptions
     roles = ()
@@ -114,7 +119,7 @@ class Good:
     @hookimpl
     def blumfeld_cli_commands(self) -> list[typer.Typer]:
         good = typer.Typer(name="good")
-        good.callback(invoke_without_command=True)(lambda: typer.echo("done"))
+        good.callback(invoke_without_command=True)(done)
         return [good]
 
 
@@ -143,7 +148,7 @@ def test_a_plug_in_whose_commands_fail_costs_no_other_command(
     monkeypatch.setattr(app, "Registry", partial(Registry, plugins))
     assert app.run_app(["good"]) == 0
     output = capsys.readouterr()
-    assert output.out == "done\n"
+    assert output.out == "done: True\n"
     assert output.err.splitlines() == [
         "blumfeld: plug-in nameless: blumfeld_cli_commands gave an app without a name",
         "blumfeld: plug-in raising: blumfeld_cli_commands failed: ValueError('no commands today')",

@@ -21,6 +21,7 @@ from blumfeld.cli.manifest import BAD_MANIFEST, load_manifest
 from blumfeld.kernel.composing.plan import make_plan
 from blumfeld.kernel.description import describe, describe_nodes
 from blumfeld.kernel.manifest.sections import NO_FILE
+from blumfeld.kernel.runtime.real_files import RealFiles
 from blumfeld.kernel.supervising.derivation import node_manifests
 from blumfeld.plugging.errors import Faults, ManifestError
 from blumfeld.plugging.plugins import PlannedPlugin, PluginSet
@@ -187,7 +188,7 @@ def plugins() -> None:
 def run_app(arguments: Sequence[str]) -> int:
     """Run one of these commands. Returns the exit status."""
     try:
-        app(list(arguments), prog_name="blumfeld")
+        app(list(arguments), prog_name="blumfeld", obj=RealFiles())
     except SystemExit as ended:
         return ended.code if isinstance(ended.code, int) else int(ended.code is not None)
     return 0

@@ -228,7 +228,8 @@ class Hooks:
         """Called by ``blumfeld --help`` and for a verb that the kernel doesn't have: typer apps, each with its
         name set.
 
-        Not called by ``run``. Must import nothing heavy at the top of its module.
+        Not called by ``run``. Must import nothing heavy at the top of its module. The ``obj`` of a command's
+        ``typer.Context`` is the machine's ``Files``.
 
         :return: the commands to add
         """

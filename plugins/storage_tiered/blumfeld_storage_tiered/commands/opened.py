@@ -18,11 +18,10 @@ from blumfeld.config.addresses import host_and_port
 from blumfeld.plugging.errors import ManifestError, Problem, file_problem
 from blumfeld.plugging.sections import decode_section, read_section
 from blumfeld.spi.object_store import ObjectNotFoundError, ObjectStore, StoreError
-from blumfeld.spi.runtime import Runtime
+from blumfeld.spi.runtime import Files, Runtime
 from blumfeld.wire.errors import PluginContractError
 from blumfeld.wire.primitives import DecodeError
 from blumfeld_storage_tiered.care.cluster import RunningCluster
-from blumfeld_storage_tiered.commands.files import CommandFiles
 from blumfeld_storage_tiered.options import Options
 from blumfeld_storage_tiered.stores.checking import MARKER, MARKER_BYTES_MAX, Marker
 from blumfeld_storage_tiered.stores.opening import AT, open_store
@@ -69,7 +68,8 @@ class OpenedStore(NamedTuple):
 class _CommandRuntime:
     """As much of a runtime as the reading of a store needs."""
 
-    files = CommandFiles()
+    def __init__(self, files: Files) -> None:
+        self.files = files
 
     def now_ms(self) -> int:
         return time.time_ns() // 1_000_000
@@ -123,14 +123,14 @@ def same_store(paths: Sequence[str]) -> None:
 
 
 @asynccontextmanager
-async def opened_store(path: str) -> AsyncIterator[OpenedStore]:
+async def opened_store(files: Files, path: str) -> AsyncIterator[OpenedStore]:
     """Open the store that a manifest names, and read to which cluster it belongs. Nothing is written.
 
     :raises ManifestError: it can't be opened, or no cluster has used it: a mistake in its URL would look like an empty
         store, in which nothing is wrong
     """
     options = options_of(path)
-    runtime = cast("Runtime", _CommandRuntime())
+    runtime = cast("Runtime", _CommandRuntime(files))
     try:
         shown, place = shown_url(options.store), parse_url(options.store)
         if place.scheme == "file" and not os.path.isdir(place.prefix):

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 
 def command(
+    context: typer.Context,
     manifests: Annotated[
         list[str],
         typer.Argument(metavar="MANIFEST…", help="The TOML files of all nodes, or one with nodes = N."),
@@ -47,6 +48,7 @@ def command(
 
     run(
         _restore(
+            context.obj,
             manifests,
             tuple(topics or ()),
             node,
@@ -59,6 +61,7 @@ def command(
 
 
 async def _restore(
+    files: Files,
     manifests: Sequence[str],
     topics: Sequence[str],
     node: int | None,
@@ -68,10 +71,7 @@ async def _restore(
     dry_run: bool,
     as_json: bool,
 ) -> int:
-    from typing import cast
-
     from blumfeld.plugging.errors import ManifestError, Problem
-    from blumfeld_storage_tiered.commands.files import CommandFiles
     from blumfeld_storage_tiered.commands.opened import FAILED, manifest_text, opened_store, same_store
     from blumfeld_storage_tiered.restore.directories import check_takes, formatted_node, restore_nodes
     from blumfeld_storage_tiered.restore.found import store_content
@@ -84,8 +84,7 @@ async def _restore(
     if node is not None and node not in ids:
         allowed = f"a node of these manifests: {', '.join(map(str, ids))}"
         raise ManifestError("--node", [Problem("", str(node), allowed)])
-    files = cast("Files", CommandFiles())
-    async with opened_store(manifests[0]) as opened:
+    async with opened_store(files, manifests[0]) as opened:
         nodes = []
         for place in places:
             if not dry_run and node in (None, place.node_id):

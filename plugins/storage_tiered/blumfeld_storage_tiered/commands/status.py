@@ -9,11 +9,13 @@ import typer
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from blumfeld.spi.runtime import Files
     from blumfeld_storage_tiered.care.standing import TopicStanding
     from blumfeld_storage_tiered.commands.opened import OpenedStore
 
 
 def command(
+    context: typer.Context,
     manifest: Annotated[str, typer.Argument(help="The TOML file of a node.")],
     bootstrap: Annotated[
         str | None,
@@ -29,10 +31,10 @@ def command(
     """
     from blumfeld_storage_tiered.commands.opened import run
 
-    run(_status(manifest, bootstrap, as_json=as_json))
+    run(_status(context.obj, manifest, bootstrap, as_json=as_json))
 
 
-async def _status(manifest: str, bootstrap: str | None, *, as_json: bool) -> int:
+async def _status(files: Files, manifest: str, bootstrap: str | None, *, as_json: bool) -> int:
     import msgspec
 
     from blumfeld_storage_tiered.care.standing import standings
@@ -40,7 +42,7 @@ async def _status(manifest: str, bootstrap: str | None, *, as_json: bool) -> int
     from blumfeld_storage_tiered.objects.segments import SegmentObjects
     from blumfeld_storage_tiered.objects.topics import TopicObjects
 
-    async with opened_store(manifest) as opened:
+    async with opened_store(files, manifest) as opened:
         ends = None
         if bootstrap is not None:
             cluster = asked_cluster(bootstrap, opened)

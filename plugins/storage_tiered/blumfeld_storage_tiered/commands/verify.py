@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+if TYPE_CHECKING:
+    from blumfeld.spi.runtime import Files
+
 
 def command(
+    context: typer.Context,
     manifest: Annotated[str, typer.Argument(help="The TOML file of a node.")],
     topic: Annotated[str | None, typer.Option(help="Check this topic alone.")] = None,
     bootstrap: Annotated[
@@ -25,10 +29,12 @@ def command(
     """
     from blumfeld_storage_tiered.commands.opened import run
 
-    run(_verify(manifest, topic, bootstrap, as_json=as_json))
+    run(_verify(context.obj, manifest, topic, bootstrap, as_json=as_json))
 
 
-async def _verify(manifest: str, topic: str | None, bootstrap: str | None, *, as_json: bool) -> int:
+async def _verify(
+    files: Files, manifest: str, topic: str | None, bootstrap: str | None, *, as_json: bool
+) -> int:
     import msgspec
 
     from blumfeld_storage_tiered.care.verification import StoreVerification
@@ -36,7 +42,7 @@ async def _verify(manifest: str, topic: str | None, bootstrap: str | None, *, as
     from blumfeld_storage_tiered.objects.segments import SegmentObjects
     from blumfeld_storage_tiered.objects.topics import TopicObjects
 
-    async with opened_store(manifest) as opened:
+    async with opened_store(files, manifest) as opened:
         records = topic_ids = None
         if bootstrap is not None:
             cluster = asked_cluster(bootstrap, opened)

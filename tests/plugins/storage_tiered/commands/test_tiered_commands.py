@@ -11,6 +11,7 @@ import pytest
 import typer
 from typer.testing import CliRunner, Result
 
+from blumfeld.kernel.runtime.real_files import RealFiles
 from blumfeld.testing import EmbeddedBroker
 from blumfeld_bench.drivers.wire_client import WireClient
 from blumfeld_storage_tiered.commands import app, verify
@@ -18,7 +19,7 @@ from tests.plugins.storage_tiered.tiered_cluster import TieredCluster
 
 
 def called(*arguments: str) -> Result:
-    return CliRunner().invoke(app, list(arguments))
+    return CliRunner().invoke(app, list(arguments), obj=RealFiles())
 
 
 def manifest_of(folder: Path, store: str, options: str = "") -> str:
@@ -115,8 +116,9 @@ def test_a_command_ends_its_process_before_the_interpreter_shuts_down(
     ended: list[int] = []
     monkeypatch.setattr("os._exit", ended.append)
     monkeypatch.setattr("sys.__stdout__", sys.stdout)
+    context = typer.Context(typer.main.get_command(app), obj=RealFiles())
     with pytest.raises(typer.Exit):
-        verify.command(manifest_of(folder, f"file://{folder}/store"))
+        verify.command(context, manifest_of(folder, f"file://{folder}/store"))
     assert ended == [0]
 
 

@@ -15,6 +15,7 @@ from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-def
 from typer.testing import CliRunner, Result
 
 from blumfeld.cli.app import app as blumfeld
+from blumfeld.kernel.runtime.real_files import RealFiles
 from blumfeld.testing import EmbeddedBroker
 from blumfeld_storage_tiered.commands import app as tiered
 
@@ -72,7 +73,7 @@ class LostCluster:
 
     def tiered(self, verb: str, *arguments: str) -> Result:
         """Run ``blumfeld tiered``."""
-        return CliRunner().invoke(tiered, [verb, str(self.manifest), *arguments])
+        return CliRunner().invoke(tiered, [verb, str(self.manifest), *arguments], obj=RealFiles())
 
     def restore(self) -> str:
         """Format and restore. Returns what the command says."""
