@@ -408,7 +408,7 @@ class ZkMetadata:
         async def run(work: Awaitable[Message]) -> None:
             try:
                 _settle(answer, await work, None)
-            except BrokerError as error:
+            except Exception as error:
                 _settle(answer, None, error)
             finally:
                 limit.cancel()

@@ -176,6 +176,19 @@ def test_a_configuration_that_is_written_while_a_controller_loads_the_tree_is_in
     nodes.run(story())
 
 
+def test_a_configuration_that_cannot_be_read_is_not_altered_and_its_node_is_named() -> None:
+    nodes = ZkNodes(1)
+
+    async def story() -> None:
+        await nodes.create("orders")
+        await nodes.sessions[1].set(paths.config("topics/orders"), b"not json")
+        answer = await _alter(nodes, 1, "5000")
+        assert answer.responses[0].error_code == ErrorCode.UNKNOWN_SERVER_ERROR
+        assert paths.config("topics/orders") in (answer.responses[0].error_message or "")
+
+    nodes.run(story())
+
+
 def test_a_deleted_topic_is_gone_everywhere_and_may_be_created_again() -> None:
     nodes = ZkNodes(2)
 
@@ -293,10 +306,14 @@ def test_a_node_that_says_that_it_is_ready_has_taken_its_first_pushes() -> None:
 
 async def _alter_retention(nodes: ZkNodes, node_id: int, value: str | None) -> None:
     """Have a node set ``retention.ms`` of the topic ``orders``, or delete it (``None``)."""
+    assert (await _alter(nodes, node_id, value)).responses[0].error_code == 0
+
+
+async def _alter(nodes: ZkNodes, node_id: int, value: str | None) -> IncrementalAlterConfigsResponse:
     client = await nodes.connect(node_id)
     config = AlterableConfig(name="retention.ms", config_operation=0 if value else 1, value=value)
     resource = AlterConfigsResource(resource_type=2, resource_name="orders", configs=[config])
     request = IncrementalAlterConfigsRequest(resources=[resource])
     answer = await client.ask(request, 1, IncrementalAlterConfigsResponse)
-    assert answer.responses[0].error_code == 0
     client.close()
+    return answer

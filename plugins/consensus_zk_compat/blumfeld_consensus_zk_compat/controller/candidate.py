@@ -156,7 +156,7 @@ class Candidate:
             tree, topics = await self._load(elected)
         except (ZooKeeperError, TreeError) as error:
             self._taking_over = None
-            self._events.error("the tree can't be taken over", error=str(error))
+            self._events.error("the tree can't be taken over; tried again", error=str(error))
             self._election.give_up(PAUSE_MS)
             return
         self._taking_over = None

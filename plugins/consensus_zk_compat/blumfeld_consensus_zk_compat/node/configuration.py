@@ -167,18 +167,21 @@ class Configuration:
     async def _read_entities(self, entities: Sequence[str]) -> None:
         reads = [(entity, self._zookeeper.get(paths.config(entity))) for entity in entities]
         for entity, read in reads:
-            values: Mapping[str, str] = {}
-            version = None
             try:
-                node = await read
-                values, version = decode_config(paths.config(entity), node.data), node.stat.version
-            except NoNodeError:
-                pass
+                await self._take_entity(entity, read)
             except TreeError as error:
                 self._can_not_be_read(error)
-                continue
-            await self._image.step(partial(entity_step, entity, values))
-            self._read(entity, values, version)
+
+    async def _take_entity(self, entity: str, read: Completion[Node]) -> None:
+        values: Mapping[str, str] = {}
+        version = None
+        try:
+            node = await read
+            values, version = decode_config(paths.config(entity), node.data), node.stat.version
+        except NoNodeError:
+            pass
+        await self._image.step(partial(entity_step, entity, values))
+        self._read(entity, values, version)
 
     async def _read_features(self) -> None:
         levels: Mapping[str, int] = {}

@@ -26,6 +26,7 @@ from blumfeld.wire.schema import Message
 from blumfeld_consensus_zk_compat.node.configuration import entity_step
 from blumfeld_consensus_zk_compat.node.image import NodeImage
 from blumfeld_consensus_zk_compat.tree import paths
+from blumfeld_consensus_zk_compat.tree.forms import TreeError
 from blumfeld_consensus_zk_compat.tree.forms_configs import config_entity, decode_config
 from blumfeld_consensus_zk_compat.tree.writing import config_operations
 
@@ -45,7 +46,8 @@ async def alter_configs(
     """Decide, write, and answer when the image has it.
 
     :raises BrokerError: INVALID_REQUEST: a tree has no such resource; NOT_CONTROLLER (retriable): no server is
-        reached, and what is written isn't known; INVALID_UPDATE_VERSION: others wrote it again and again
+        reached, and what is written isn't known; INVALID_UPDATE_VERSION: others wrote it again and again;
+        UNKNOWN_SERVER_ERROR: the znode that is to be changed can't be read
     """
     decide = command_for(type(command).__name__)
     assert decide is not None
@@ -63,6 +65,8 @@ async def alter_configs(
         raise BrokerError(ErrorCode.INVALID_UPDATE_VERSION, str(error)) from error
     except ZooKeeperError as error:
         raise BrokerError(ErrorCode.NOT_CONTROLLER, str(error)) from error
+    except TreeError as error:
+        raise BrokerError(ErrorCode.UNKNOWN_SERVER_ERROR, str(error)) from error
     return decision.response
 
 

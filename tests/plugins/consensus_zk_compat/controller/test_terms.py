@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from blumfeld.spi.zookeeper import Create
+from blumfeld.spi.zookeeper import Create, Delete
 from blumfeld.wire.errors import BrokerError, ErrorCode
 from blumfeld.wire.messages.alter_partition import (
     AlterPartitionRequest,
@@ -191,6 +191,29 @@ def test_a_tree_that_belongs_to_kraft_or_to_nobody_is_not_controlled(path: str, 
     [reason] = cluster.nodes[0].refused
     assert path in reason
     assert cluster.zookeeper.tree.get(path).data == data
+
+
+@pytest.mark.parametrize("path", [paths.config("brokers/1"), paths.broker(9)])
+def test_a_node_that_cannot_be_read_stops_every_take_over_and_is_named_until_it_is_gone(path: str) -> None:
+    cluster = Cluster(nodes=2)
+    first = cluster.begin()
+    (heir,) = (node for node in cluster.nodes if node is not first)
+    cluster.do(Create(path, b"not json"))
+    cluster.advance(1_000)
+    assert first.works
+    cluster.zookeeper.expire(first.session.session_id)
+    cluster.advance(5_000)
+    assert not heir.works
+    said = [
+        (level, path in str(values["error"]))
+        for level, event, values in heir.log.events
+        if event == "the tree can't be taken over; tried again"
+    ]
+    assert len(said) > 1
+    assert set(said) == {("error", True)}
+    cluster.do(Delete(path))
+    cluster.advance(5_000)
+    assert heir.works
 
 
 def test_a_migration_that_has_taken_nothing_over_yet_lets_brokers_elect() -> None:

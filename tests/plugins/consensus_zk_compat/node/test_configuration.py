@@ -162,6 +162,7 @@ def test_what_can_not_be_read_holds_up_nothing_else(follower: Follower) -> None:
             await follower.other.create(path, data)
         await follower.write("topics/u", {"a": "1"})
         await follower.other.set(paths.config("topics/u"), b"?")
+        await follower.write("users/u", {"producer_byte_rate": "?"})
         await follower.write("topics/t", {"a": "1"})
         await follower.pause()
         assert follower.image.image.config(*TOPIC) == {"a": "1"}
