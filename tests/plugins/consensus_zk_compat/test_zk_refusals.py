@@ -101,6 +101,17 @@ def test_a_cluster_that_belongs_to_kraft_or_is_on_its_way_there_is_refused(
     run(nodes, story())
 
 
+def test_a_node_of_the_tree_that_cannot_be_read_is_named() -> None:
+    nodes = ZkNodes(1)
+
+    async def story() -> None:
+        await write(nodes, "/cluster/id", b'{"version":"1","id":"of-a-kafka"}')
+        await write(nodes, "/config/topics/t", b"not json")
+        assert "/config/topics/t holds b'not json'; allowed: " in await refused(nodes)
+
+    run(nodes, story())
+
+
 def test_a_zookeeper_that_does_not_answer_is_named() -> None:
     nodes = ZkNodes(1)
 

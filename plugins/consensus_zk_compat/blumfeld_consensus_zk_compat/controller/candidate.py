@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from blumfeld.config.values import BrokerConfig
 from blumfeld.metadata.image.sections import NO_SECTIONS, SectionKinds
+from blumfeld.metadata.image.step import BrokenMetadata
 from blumfeld.spi.completion import Completion
 from blumfeld.spi.consensus import Controller as ControllerId
 from blumfeld.spi.hooks import EventLog, Feature
@@ -154,9 +155,13 @@ class Candidate:
     async def _take_over(self, elected: Elected) -> None:
         try:
             tree, topics = await self._load(elected)
-        except (ZooKeeperError, TreeError) as error:
+        except (
+            Exception
+        ) as error:  # whatever it is: a node that keeps ``/controller`` must work as the controller
+            is_known = isinstance(error, ZooKeeperError | TreeError | BrokenMetadata)
+            defect = {} if is_known else {"exc_info": error}
             self._taking_over = None
-            self._events.error("the tree can't be taken over; tried again", error=str(error))
+            self._events.error("the tree can't be taken over; tried again", error=str(error), **defect)
             self._election.give_up(PAUSE_MS)
             return
         self._taking_over = None

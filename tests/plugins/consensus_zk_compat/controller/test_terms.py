@@ -216,6 +216,20 @@ def test_a_node_that_cannot_be_read_stops_every_take_over_and_is_named_until_it_
     assert heir.works
 
 
+def test_a_tree_that_contradicts_itself_is_given_up_until_it_is_mended() -> None:
+    """A topic whose node was copied by hand has the id of another one."""
+    cluster = Cluster()
+    node = cluster.begin()
+    cluster.create("t", [1, 2])
+    cluster.do(Create(paths.topic("u"), cluster.zookeeper.tree.get(paths.topic("t")).data))
+    cluster.advance(5_000)
+    assert not node.works
+    cluster.do(Delete(paths.topic("u")))
+    cluster.advance(5_000)
+    assert node.works
+    assert ("error", "the tree can't be taken over; tried again") in [said[:2] for said in node.log.events]
+
+
 def test_a_migration_that_has_taken_nothing_over_yet_lets_brokers_elect() -> None:
     cluster = Cluster()
     cluster.do(Create(paths.MIGRATION, b'{"version":0,"kraft_controller_epoch":-1}'))
