@@ -31,6 +31,7 @@ from campaigns.cluster.contenders import (
     contenders_of,
     this_build,
     with_kafka,
+    zookeeper_settings,
 )
 from campaigns.cluster.disks import Disks, NoDisksError
 from campaigns.cluster.faults import (
@@ -62,7 +63,7 @@ DISK_MB = 700
 PRODUCER_LOG = "producer.log"
 CHROOT = "blumfeld"
 SESSION_TIMEOUT_MS = 3000
-"""Of a node's session with ZooKeeper: short, so that a paused one soon loses it."""
+"""The session of a node with ZooKeeper is short, so that a paused node soon loses it."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -212,7 +213,9 @@ def _contenders(given: argparse.Namespace) -> list[Contender]:
     )
     if given.zookeeper and names != [OURS]:
         raise ValueError(f"--zookeeper: found --only {','.join(names)}; allowed: {OURS}")
-    laid = [*given.set, *(_zookeeper_settings(given.zookeeper_port) if given.zookeeper else ())]
+    laid = list(given.set)
+    if given.zookeeper:
+        laid += zookeeper_settings(_connect(given.zookeeper_port), SESSION_TIMEOUT_MS)
     ours = this_build(given.manifest, laid)
     if given.layout == MIXED:
         if not given.zookeeper or given.peer is None:
@@ -233,14 +236,6 @@ def _contenders(given: argparse.Namespace) -> list[Contender]:
 
 def _connect(port: int) -> str:
     return f"{LOOPBACK}:{port}/{CHROOT}"
-
-
-def _zookeeper_settings(port: int) -> Sequence[str]:
-    return (
-        'consensus.plugin="consensus_zk_compat"',
-        f'consensus.options.connect="{_connect(port)}"',
-        f"consensus.options.session_timeout_ms={SESSION_TIMEOUT_MS}",
-    )
 
 
 @contextlib.contextmanager

@@ -72,26 +72,39 @@ def kafka(peer: Path, configs: Mapping[str, str] = NO_CONFIGS) -> Contender:
     )
 
 
-def with_kafka(ours: Contender, peer: Path, connect: str, session_timeout_ms: int) -> Contender:
-    """Return nodes of this build beside one of Apache Kafka, both on one ZooKeeper (:data:`MIXED`).
+def zookeeper_settings(connect: str, session_timeout_ms: int) -> tuple[str, ...]:
+    """Return the settings of nodes of this build that keep their metadata in a ZooKeeper.
 
-    :param connect: ``zookeeper.connect``
+    :param connect: ``HOST:PORT/CHROOT``
     """
-    start = (
+    return (
+        'consensus.plugin="consensus_zk_compat"',
+        f'consensus.options.connect="{connect}"',
+        f"consensus.options.session_timeout_ms={session_timeout_ms}",
+    )
+
+
+def kafka_on_zookeeper(peer: Path, connect: str, session_timeout_ms: int) -> tuple[str, ...]:
+    """Return the command that starts a node of the last Apache Kafka with a ZooKeeper; parameters as of
+    :func:`with_kafka`."""
+    return (
         "env",
         f"KAFKA_PEER_VERSION={LAST_WITH_ZOOKEEPER}",
-        str(peer.resolve()),
-        "start",
-        "{folder}",
-        "{port}",
-    )
-    settings = (
+        *(str(peer.resolve()), "start", "{folder}", "{port}"),
         "broker.id={id}",
         f"zookeeper.connect={connect}",
         f"zookeeper.session.timeout.ms={session_timeout_ms}",
         "offsets.topic.replication.factor=3",
     )
-    return Contender(ours.name, {**ours.commands, BROKER: (*start, *settings)})
+
+
+def with_kafka(ours: Contender, peer: Path, connect: str, session_timeout_ms: int) -> Contender:
+    """Return nodes of this build beside one of Apache Kafka, both on one ZooKeeper (:data:`MIXED`).
+
+    :param connect: ``zookeeper.connect``
+    """
+    command = kafka_on_zookeeper(peer, connect, session_timeout_ms)
+    return Contender(ours.name, {**ours.commands, BROKER: command})
 
 
 def contenders_of(

@@ -1,4 +1,4 @@
-"""What the tree of a ZooKeeper says of a cluster: its controller, its brokers, and writes of a former controller."""
+"""Reads a cluster in the tree of its ZooKeeper: its controller, its brokers, and writes of a former controller."""
 
 from __future__ import annotations
 

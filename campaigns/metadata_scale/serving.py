@@ -34,7 +34,14 @@ from blumfeld.wire.messages.produce import (
 )
 from blumfeld.wire.primitives import DecodeError
 from blumfeld_kit.cluster import Cluster, Node
-from campaigns.cluster.contenders import Contender, kafka, this_build
+from campaigns.cluster.contenders import (
+    KAFKA,
+    Contender,
+    kafka,
+    kafka_on_zookeeper,
+    this_build,
+    zookeeper_settings,
+)
 from campaigns.metadata_scale.directories import PARTITIONS_PER_TOPIC, REPLICAS, topic_of
 from campaigns.metadata_scale.points import NotReachedError, active_voter
 from campaigns.zookeeper_server import ZooKeeperServer
@@ -42,7 +49,6 @@ from campaigns.zookeeper_server import ZooKeeperServer
 KRAFT, ZOOKEEPER = "kraft", "zookeeper"
 CONSENSUS = (KRAFT, ZOOKEEPER)
 KILLED = ("controller", "broker")
-KAFKA_ON_ZOOKEEPER = "3.9.2"
 NODES = 3
 ASK_S = 30.0
 POLL_S = 0.01
@@ -50,7 +56,7 @@ CHUNK_MIN, CHUNK_MAX = 20, 500
 """Partitions of one request: few while none of them serves, so that asking costs the nodes nothing."""
 METADATA_VERSION, PRODUCE_VERSION, CREATE_VERSION, ELECT_VERSION = 9, 9, 5, 2
 HEARTBEATS_PER_SESSION = 4.5
-"""As of Kafka's defaults: 9 s and 2 s."""
+"""Kafka's defaults are 9 s and 2 s."""
 SETTLE_S = 3.0
 _TIME = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d[.,]\d+")
 PHASES: Mapping[str, str] = {
@@ -85,7 +91,7 @@ class FailOver(msgspec.Struct, frozen=True):
     phases_s: dict[str, float]
     """Lines of this build's logs, by :data:`PHASES`."""
     at_work: str
-    """What the next controller said of its start."""
+    """The line in the next controller's log about its start."""
     main_cpu_s: float
     """CPU time of the main threads of those that live."""
     threads_cpu_s: float
@@ -111,8 +117,8 @@ def zookeeper_for(consensus: str, folder: Path) -> Iterator[ZooKeeperServer | No
         yield None
         return
     server = ZooKeeperServer(folder)
-    server.start()
     try:
+        server.start()
         yield server
     finally:
         server.kill()
@@ -130,26 +136,12 @@ def contender_on(consensus: str, peer: Path | None, connect: str, session_timeou
         "broker.heartbeat.interval.ms": str(heartbeat_ms),
     }
     if peer is None:
-        on_zookeeper = (
-            'consensus.plugin="consensus_zk_compat"',
-            f'consensus.options.connect="{connect}"',
-            f"consensus.options.session_timeout_ms={session_timeout_ms}",
-        )
-        on_kraft = tuple(f'config."{name}"={value}' for name, value in timeouts.items())
-        return this_build(settings=on_kraft if consensus == KRAFT else on_zookeeper)
+        if consensus == ZOOKEEPER:
+            return this_build(settings=zookeeper_settings(connect, session_timeout_ms))
+        return this_build(settings=tuple(f'config."{name}"={value}' for name, value in timeouts.items()))
     if consensus == KRAFT:
         return kafka(peer, timeouts)
-    start = ("env", f"KAFKA_PEER_VERSION={KAFKA_ON_ZOOKEEPER}", str(peer.resolve()), "start", "{folder}")
-    listener = "PLAINTEXT://{host}:{port}"
-    settings = (
-        "{port}",
-        "broker.id={id}",
-        f"zookeeper.connect={connect}",
-        f"zookeeper.session.timeout.ms={session_timeout_ms}",
-        f"listeners={listener}",
-        f"advertised.listeners={listener}",
-    )
-    return Contender("kafka", {COMBINED: (*start, *settings)})
+    return Contender(KAFKA, {COMBINED: kafka_on_zookeeper(peer, connect, session_timeout_ms)})
 
 
 def measure_serving(
@@ -331,7 +323,7 @@ class _Gone:
         self.at_s = 0.0
 
     def look(self) -> bool:
-        """Ask, unless it is known. Returns true: whoever waits goes on asking."""
+        """Ask, unless it is known. Returns true, so that a wait goes on to its next condition."""
         if not self.at_s and self._is_gone is not None and self._is_gone():
             self.note()
         return True

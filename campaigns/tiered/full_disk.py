@@ -38,7 +38,7 @@ class Scenario:
 
     name: str
     config: dict[str, str]
-    """Of the topic."""
+    """Settings of the topic."""
     until_s: float
     """Seconds under load."""
     store_away: bool = False
@@ -74,7 +74,7 @@ class DiskReport(msgspec.Struct, kw_only=True):
     used_mb_max: int
     remote_segments: int
     said: list[str]
-    """What the node's log says of its disk."""
+    """Lines of the node's log about its disk."""
     verified: str
     wrong: list[str]
 

@@ -228,8 +228,8 @@ NORMALS: tuple[tuple[str, str | Callable[[re.Match[str]], str]], ...] = (
     (r'"size":\d+', '"size":N'),
     (r"^SLF4J.*\n|^WARNING.*\n|^OpenJDK.*\n", ""),
 )
-"""What differs between any two servers → what stands for it. Kafka writes its metadata as an idempotent producer, and
-without ``customMetadata``: so the batches of ``__remote_log_metadata`` differ, and their records don't."""
+"""Patterns of what differs between any two servers → the text in its place. Kafka writes its metadata as an idempotent
+producer, and without ``customMetadata``. So the batches of ``__remote_log_metadata`` differ; their records don't."""
 
 
 def normal(said: str) -> str:

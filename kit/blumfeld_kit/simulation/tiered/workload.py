@@ -113,7 +113,10 @@ class Tiered(Cluster):
                 yield at, machine, log
 
     def _orphan(self, world: World) -> str | None:
-        """Say which object no catalog knows. A topic that was deleted is left to its last leaders, who may be dead."""
+        """Return a sentence about an object that no node has a record of, or ``None``: each object has one.
+
+        Objects of deleted topics don't count. Their last leaders delete them, and a leader may be down.
+        """
         image = self._watch.newest_image()
         assert image is not None
         known, topics = (

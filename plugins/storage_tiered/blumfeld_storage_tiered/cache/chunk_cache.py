@@ -246,7 +246,7 @@ class ChunkCache:
             chunk = self._open(*entry)
         except OSError as error:
             # Somebody removed the file or changed it, or no descriptor is left: bring it again.
-            if entry.crc is not None:  # an object that is gone is told by the one who brings it
+            if entry.crc is not None:  # the load says so itself where an object is gone
                 self._repeated.say(
                     self._events.warning, "cached chunk lost", "open", path=entry.place.path, error=str(error)
                 )

@@ -8,7 +8,7 @@ from blumfeld_storage_tiered.commands import restore, status, verify
 
 app = typer.Typer(
     name="tiered",
-    help="What the object store of a tiered storage has: how much, what it costs, is it whole; and a cluster from it.",
+    help="The object store of a tiered storage: its size, its costs, whether it is whole, and a restore from it.",
     no_args_is_help=True,
     add_completion=False,
 )

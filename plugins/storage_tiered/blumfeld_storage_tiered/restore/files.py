@@ -59,7 +59,7 @@ class RestoredNode(msgspec.Struct, frozen=True, kw_only=True):
     features: Sequence[Message]
     """Its bootstrap records: the feature levels."""
     min_insync_replicas: int = 1
-    """Of its manifest."""
+    """``min.insync.replicas`` in its manifest."""
     kraft_version: int = 0
     voters: VotersRecord | None = None
     """The first voters of a dynamic quorum, if its files name them."""

@@ -1,8 +1,8 @@
-"""What a store has, as far as a restore needs it. Reads, and writes nothing.
+"""The content of a store, as far as a restore needs it. Reads, and writes nothing.
 
-A listing and one request for each segment: its manifest. Of the newest segment of each partition also the leader epochs
-and the producers. That a segment's files are there and have their sizes is seen in the listing; what is in them isn't
-read (``blumfeld tiered verify`` does).
+It costs a listing and one request for each segment: its manifest. The newest segment of each partition costs two more:
+its leader epochs and its producers. The listing shows whether a segment's files are there and have their sizes. Their
+content isn't read (``blumfeld tiered verify`` reads it).
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class FoundPartition(msgspec.Struct):
 
     partition: TopicIdPartition
     segments: list[RemoteSegment] = []
-    """Whole ones, by their offsets, in the state COPY_FINISHED."""
+    """The whole segments in the state COPY_FINISHED, sorted by their offsets."""
     unfinished: list[SegmentName] = []
     """Copies that were under way, and deletions: they have no manifest."""
     epochs: tuple[EpochEntry, ...] = ()

@@ -1,4 +1,4 @@
-"""Which segments of a partition make up its log, when the store alone can tell. Pure.
+"""Chooses the segments that make up the log of a partition, by the store alone. Pure.
 
 A partition's present history is that of the segment with the highest leader epoch, and of these the one that goes
 furthest. The leader of an epoch has all that was committed before it, so it decides about everything below. That

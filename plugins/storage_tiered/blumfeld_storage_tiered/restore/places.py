@@ -30,7 +30,7 @@ class NodePlace(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _NodeSection(msgspec.Struct, frozen=True):
-    """What a restore needs of ``[node]``. ``blumfeld format`` has checked the rest."""
+    """The keys of ``[node]`` that a restore needs. ``blumfeld format`` has checked the others."""
 
     id: int = 1
     roles: tuple[str, ...] = ("broker", "controller")

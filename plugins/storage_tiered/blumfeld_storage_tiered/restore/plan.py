@@ -1,4 +1,4 @@
-"""What a restored cluster is made of: from the content of a store to topics, logs and records. Pure.
+"""The plan of a restored cluster: from the content of a store to topics, logs and records. Pure.
 
 The same store and the same nodes give the same plan: each node of a cluster may be restored on its own machine.
 """
@@ -91,7 +91,7 @@ class RestorePlan(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Retention(msgspec.Struct, frozen=True, kw_only=True):
-    """What happens to old segments once the cluster has started."""
+    """Says which segments a restored cluster deletes at its first start."""
 
     keep_all: bool = False
     """Topics get :data:`KEEP_ALL` in the place of their own retention."""
