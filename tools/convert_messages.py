@@ -5,7 +5,7 @@ A one-off, kept because a new Kafka release means running it again and reading t
     python tools/convert_messages.py PROTOCOL_JSON --zookeeper ZOOKEEPER_JSON [--docs tools/message_docs.toml]
 
 The dump is a JSON object with a list ``messages`` in Kafka's own schema form, defaults as text. The second is such a
-list from Kafka 3.9, the last with a ZooKeeper: of it come the messages whose key Kafka has given up since. Docstrings
+list from Kafka 3.9, the last with a ZooKeeper: messages whose API key Kafka has given up since come from it. Docstrings
 written by hand live in the file that ``--docs`` names, by class, so that a second run keeps them. Afterwards run
 tools/messages_page.py, which writes the index of the modules.
 """

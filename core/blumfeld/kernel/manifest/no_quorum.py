@@ -1,4 +1,4 @@
-"""A manifest for a consensus without a metadata quorum: what only a quorum has is left out, and told."""
+"""A manifest for a consensus without a metadata quorum: settings that only a quorum uses are left out, and reported."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from blumfeld.kernel.manifest.sections import Manifest, listener_sections
 from blumfeld.plugging.errors import Faults, Problem
 
 CONTROLLER_KEYS = ("controller.quorum.", "controller.listener.names")
-"""Keys of ``[config]`` that begin so name, or tune, a quorum."""
+"""Beginnings of the keys in ``[config]`` that name or tune a quorum."""
 
 
 def without_quorum(manifest: Manifest, faults: Faults) -> tuple[Manifest, tuple[str, ...]]:
-    """Returns the manifest without the role ``controller``, listeners of that kind and keys of a quorum, and the places
-    where they stood. The default roles, and what ``nodes = N`` brings, are left out without a word.
+    """Returns the manifest without the role ``controller``, listeners of that kind and keys of a quorum; and the places
+    where they stood, without the default roles and without the settings that ``nodes = N`` adds.
 
     :param faults: gets a problem if the node would have no role left
     """

@@ -43,12 +43,15 @@ class LoopQueue:
         # First: what is put from now on, and not seen below, is drained by a call of its own.
         self._scheduled = False
         end_ms = self._runtime.monotonic_ms() + DRAIN_MS
-        while self._calls:
-            self._calls.popleft()()
-            if self._runtime.monotonic_ms() > end_ms and not self._scheduled:
+        try:
+            while self._calls:
+                self._calls.popleft()()
+                if self._runtime.monotonic_ms() > end_ms:
+                    return
+        finally:  # also when a call raises: what waits behind it has its turn
+            if self._calls and not self._scheduled:
                 self._scheduled = True
                 self._runtime.call_later(0, self._drain)
-                return
 
 
 class Bell:

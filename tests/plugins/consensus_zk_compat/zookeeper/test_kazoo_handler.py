@@ -16,6 +16,7 @@ from blumfeld_consensus_zk_compat.zookeeper.kazoo_handler import (
     LoopHandler,
     LoopQueue,
 )
+from blumfeld_kit.fakes.loop import SimulationError
 from blumfeld_kit.fakes.real_time import RealTimeRuntime
 from blumfeld_kit.fakes.runtime import FakeRuntime
 
@@ -40,8 +41,10 @@ def test_calls_from_a_thread_run_on_the_loop_in_order() -> None:
     assert seen == [(number, threading.get_ident()) for number in range(20_000)]
 
 
-def test_a_flood_of_calls_leaves_the_loop_its_turns() -> None:
-    """Each call takes 0.3 ms: a turn has a few of them, and then what else waits has its turn."""
+@pytest.mark.parametrize("goes_on", [False, True], ids=["ends", "goes on"])
+def test_a_flood_of_calls_leaves_the_loop_its_turns(goes_on: bool) -> None:
+    """Each call takes 0.3 ms: a turn has a few of them, and then what else waits has its turn. So it is also when
+    kazoo's thread puts more meanwhile."""
     runtime, turns = FakeRuntime(1), []
     clock = [0.0]
     runtime.monotonic_ms = lambda: clock[0]  # type: ignore[method-assign]
@@ -50,14 +53,33 @@ def test_a_flood_of_calls_leaves_the_loop_its_turns() -> None:
     def call() -> None:
         clock[0] += 0.3
         turns.append("call")
+        if later:
+            queue.put(later.pop())
 
-    for _ in range(40):
+    later = [call] * 30 if goes_on else []
+    for _ in range(40 - len(later)):
         queue.put(call)
     for _ in range(10):
         runtime.call_later(0, lambda: turns.append("other"))
     runtime.run_turn()
     assert turns.count("call") == 40
     assert turns.index("other") <= DRAIN_MS / 0.3 + 1
+
+
+def test_a_call_that_raises_holds_up_no_other() -> None:
+    """The listener of one answer has a defect: the answers behind it come without another one."""
+    runtime, seen = FakeRuntime(1), []
+    queue = LoopQueue(runtime)
+
+    def raises() -> None:
+        raise ValueError("a defect")
+
+    queue.put(raises)
+    queue.put(lambda: seen.append("behind it"))
+    with pytest.raises(SimulationError, match="a defect"):
+        runtime.run_turn()
+    runtime.run_turn()
+    assert seen == ["behind it"]
 
 
 class Ends:

@@ -65,7 +65,7 @@ def answer(ports: Ports, kind: str, version: int) -> ApiVersionsResponse:
     if quorum is not None:  # the voters' records hold it, not the image (KIP-853)
         levels["kraft.version"] = quorum.kraft_version
     ranges: dict[str, tuple[int, int]] = {}
-    if ports.controller.forwards:  # what Kafka with a ZooKeeper could finalize, no Kafka ever had
+    if ports.controller.forwards:  # no feature was ever finalized in a cluster with a ZooKeeper
         ranges |= SUPPORTED_FEATURES
         ranges.update({f.name: (f.min_level, f.max_level) for f in ports.features})
     return ApiVersionsResponse(
