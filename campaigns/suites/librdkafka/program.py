@@ -69,6 +69,7 @@ class RdkafkaSuite:
 
     def __init__(self, given: argparse.Namespace) -> None:
         self._given = given
+        self._running: set[subprocess.Popen[bytes]] = set()
         self._source = _ready()
         self.version = _version_of(self._source)
         self.configs: Mapping[str, str] = {
@@ -90,7 +91,10 @@ class RdkafkaSuite:
             try:
                 results = list(pool.map(lambda run: self._run(run, bootstrap, place, log), wanted))
             finally:
-                pool.shutdown(cancel_futures=True)
+                pool.shutdown(wait=False, cancel_futures=True)
+                for process in list(self._running):  # none but at an exception, such as that of SIGTERM
+                    process.kill()
+                pool.shutdown()
         return _with_wholes([outcome for outcomes in results for outcome in outcomes])
 
     def _listed(self) -> list[str]:
@@ -120,22 +124,25 @@ class RdkafkaSuite:
         if reason := reason_to_skip(run.name):
             return [Outcome(run.name, SKIPPED, reason=reason)]
         command = [str(_runner(self._source)), "-p1", "-L", "-K"] + (["-Q"] if self._given.quick else [])
-        try:
-            done = subprocess.run(
-                [*command, "-s", self._given.scenario],
-                env=self._environment(run, bootstrap, place),
-                cwd=place,
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.STDOUT,
-                timeout=TEST_S,
-                check=False,
-            )
-        except subprocess.TimeoutExpired:
-            return [Outcome(run.name, FAILED, TEST_S, f"killed after {TEST_S:.0f} s")]
+        with subprocess.Popen(
+            [*command, "-s", self._given.scenario],
+            env=self._environment(run, bootstrap, place),
+            cwd=place,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+        ) as process:
+            self._running.add(process)
+            try:
+                printed, _ = process.communicate(timeout=TEST_S)
+            except subprocess.TimeoutExpired:
+                return [Outcome(run.name, FAILED, TEST_S, f"killed after {TEST_S:.0f} s")]
+            finally:
+                process.kill()
+                self._running.discard(process)
         with log.open("ab") as file:
-            file.write(done.stdout)
-        outcomes = outcomes_of(done.stdout.decode(errors="replace"))
+            file.write(printed)
+        outcomes = outcomes_of(printed.decode(errors="replace"))
         return part_of(outcomes, run.part) if run.part else outcomes
 
     def _environment(self, run: _Run, bootstrap: str, place: Path) -> dict[str, str]:

@@ -131,9 +131,8 @@ def _content(files: Files, path: str) -> bytes:
 
 def _replace(files: Files, path: str, content: bytes) -> None:
     folder = path.rpartition("/")[0]
-    if not files.exists(
-        folder
-    ):  # the local storage starts later, and takes one that is there for a durable one
+    if not files.exists(folder):
+        # The local storage starts later, and takes a folder that is there for a durable one.
         files.make_dirs(folder)
         files.sync_dir(folder.rpartition("/")[0] or "/")
     files.write_atomically(path, content)
