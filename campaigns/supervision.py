@@ -5,16 +5,20 @@ This is off every loop of the broker, so anyio is the natural tool: signals, a c
 
 from __future__ import annotations
 
+import contextlib
+import os
 import signal
 from collections.abc import AsyncIterator, Sequence
 
 import anyio
 from anyio.abc import Process
 
+from blumfeld_bench.usage import tree
+
 TIMED_OUT = 124
 """Exit status of a run that took longer than allowed, as of ``timeout`` of the coreutils."""
 GRACE_S = 30.0
-"""Seconds that a process has after SIGTERM to stop the brokers it started; SIGKILL follows."""
+"""Seconds that a process has after SIGTERM to stop the brokers it started; SIGKILL to all of them follows."""
 
 
 async def run_all(lines: Sequence[Sequence[str]], limit_s: float | None = None) -> int:
@@ -64,5 +68,12 @@ async def _end(process: Process) -> None:
     with anyio.move_on_after(GRACE_S):
         await process.wait()
         return
-    process.kill()
+    kill_tree(process.pid)
     await process.wait()
+
+
+def kill_tree(pid: int) -> None:
+    """Send SIGKILL to a process and all that it started. Brokers and members of groups have sessions of their own."""
+    for each in tree(pid):
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(each, signal.SIGKILL)

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
-import os
-import signal
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
-from blumfeld_bench.usage import tree
 from campaigns.clients.catalogue import client_class
 from campaigns.clients.checks.columns import COLUMNS, COLUMNS_OF, columns_of
+from campaigns.supervision import kill_tree
 
 STEP_TIMEOUT_S = 300.0
 """For one check of one client; beyond, it is killed with all that it started."""
@@ -86,7 +83,7 @@ def run_cell(name: str, column: str, bootstrap: str, tag: str, timeout_s: float 
             return Cell(FAILED, f"killed after {timeout_s:.0f} s", timeout_s)
         finally:
             if step.poll() is None:
-                _kill(step.pid)
+                kill_tree(step.pid)
     seconds = time.monotonic() - started
     try:
         said = json.loads(out.decode(errors="replace").strip().splitlines()[-1])
@@ -94,13 +91,6 @@ def run_cell(name: str, column: str, bootstrap: str, tag: str, timeout_s: float 
     except (IndexError, ValueError, KeyError, TypeError):
         last = errors.decode(errors="replace").strip().splitlines()[-1:]
         return Cell(FAILED, f"died with status {step.returncode}: {' '.join(last)}", seconds)
-
-
-def _kill(step: int) -> None:
-    """The members of groups have sessions of their own."""
-    for pid in tree(step):
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(pid, signal.SIGKILL)
 
 
 def problems(rows: Iterable[Row]) -> list[str]:

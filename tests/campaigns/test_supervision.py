@@ -14,9 +14,16 @@ from campaigns import supervision
 from campaigns.__main__ import run
 from campaigns.catalogue import Campaign, Run
 from campaigns.commands import command_lines
+from campaigns.waits import await_true
 
 ROOT = Path(__file__).resolve().parents[2]
-STUBBORN = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); time.sleep(60)"
+STUBBORN = """
+import signal, subprocess, time
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+broker = subprocess.Popen(["sleep", "20"], start_new_session=True)
+open("broker", "w").write(str(broker.pid))
+time.sleep(60)
+"""
 TOLD = """
 import signal, sys, time
 signal.signal(signal.SIGTERM, lambda *_: sys.exit(5))
@@ -75,6 +82,12 @@ def test_a_campaign_is_ended_at_its_limit() -> None:
     assert run([python("import time; time.sleep(60)"), python("pass")], limit_s=0.2) == supervision.TIMED_OUT
 
 
-def test_a_process_that_ignores_sigterm_is_killed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_process_that_ignores_sigterm_is_killed_with_what_it_started(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Its brokers have sessions of their own."""
     monkeypatch.setattr(supervision, "GRACE_S", 0.2)
+    monkeypatch.chdir(tmp_path)
     assert run([python(STUBBORN)], limit_s=1.0) == supervision.TIMED_OUT
+    broker = Path("/proc", (tmp_path / "broker").read_text(), "stat")
+    assert await_true(lambda: not broker.exists() or ") Z " in broker.read_text(), 5.0)
