@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from typing import Any
 
@@ -210,6 +211,20 @@ def test_a_start_tells_of_topics_in_the_store_that_the_cluster_does_not_know(
     cluster.restart(cluster.leader)
     cluster.advance(100)
     assert any("doesn't know" in said for said in cluster.leader.events.said) is not is_deleted
+
+
+def test_a_start_without_its_store_tells_of_unknown_topics_once_the_store_is_back(
+    cluster: TieredCluster,
+) -> None:
+    cluster.write(30)
+    cluster.rounds()
+    cluster.is_topic_gone = True
+    cluster.bucket.faults.away_until_ms = math.inf
+    cluster.restart(cluster.leader)
+    cluster.advance(100)
+    cluster.bucket.faults.heal()
+    cluster.advance(2_000_000)
+    assert sum("doesn't know" in said for said in cluster.leader.events.said) == 1
 
 
 def test_two_nodes_may_delete_the_same_topic() -> None:

@@ -204,8 +204,9 @@ class Tiering:
         The leader of their metadata does it, so each has one node. It waits, because its image may be behind.
         """
         gone_since_ms: dict[TopicIdPartition, float] = {}
-        await self._tell_unknown_topics()
+        looked = False
         while True:
+            looked = looked or await self._tell_unknown_topics()
             await sleep(self.runtime, LEFT_INTERVAL_MS)
             try:
                 catalogs = await self.metadata.led_catalogs()
@@ -223,15 +224,15 @@ class Tiering:
                     self._delete(partition, whole=True)
                     gone_since_ms[partition] = now_ms  # should it fail with this node, another hour passes
 
-    async def _tell_unknown_topics(self) -> None:
+    async def _tell_unknown_topics(self) -> bool:
         """Tell of topics that the store has and the cluster doesn't know. It may have begun anew on empty disks, with
-        the id of the cluster before, where a restore was meant."""
+        the id of the cluster before, where a restore was meant. Returns whether the store could be read."""
         image = self._composition.metadata.image
         try:
             stored = [each async for each in self.topics.list() if image.topic_by_id(each.topic_id) is None]
             unknown = [each.topic for each in stored if not await self._is_deleted(each)]
         except StoreError:
-            return
+            return False
         if unknown:
             self.events.warning(
                 "the store has topics that this cluster doesn't know",
@@ -240,6 +241,7 @@ class Tiering:
                 hint="if the cluster's disks are gone, stop all nodes, empty the data directories, and run"
                 " `blumfeld tiered restore`",
             )
+        return True
 
     async def _is_deleted(self, stored: StoredTopic) -> bool:
         try:
