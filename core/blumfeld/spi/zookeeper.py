@@ -63,7 +63,7 @@ class NodeStat(msgspec.Struct, frozen=True):
     """The facts about one node."""
 
     czxid: int
-    """The transaction that created it: unique in the whole tree, and grows with time."""
+    """The transaction that created it. It grows with time; nodes that one ``multi`` created share it."""
     mzxid: int
     """The transaction that last wrote it."""
     version: int

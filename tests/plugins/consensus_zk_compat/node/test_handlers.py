@@ -1,4 +1,4 @@
-"""The APIs of a cluster with a ZooKeeper on broker listeners: who may ask, and who answers."""
+"""The APIs that a node with a ZooKeeper serves on broker listeners, and the requests that it refuses."""
 
 from __future__ import annotations
 
