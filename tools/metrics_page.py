@@ -8,15 +8,18 @@ tests/test_metrics_page.py holds the page to what this prints.
 from __future__ import annotations
 
 import urllib.request
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from types import SimpleNamespace
 
 from prometheus_client import Metric as Family
 from prometheus_client.parser import text_string_to_metric_families
 
+from blumfeld.spi.hooks import Metric
 from blumfeld.testing import EmbeddedBroker
 from blumfeld_bench.drivers.wire_client import WireClient
+from blumfeld_consensus_zk_compat.counts import Counts
+from blumfeld_consensus_zk_compat.counts import metrics as zookeeper_metrics
 from blumfeld_storage_tiered.tasks.gauges import gauges
 
 INTRODUCTION = """\
@@ -37,6 +40,15 @@ TIERED = """
 ## With tiered storage
 
 What `storage_tiered` adds ([tiered.md](tiered.md)). A topic has its samples on the nodes that lead its partitions.
+
+| metric | kind | labels | meaning |
+|---|---|---|---|
+"""
+
+ZOOKEEPER = """
+## With a ZooKeeper
+
+What `consensus_zk_compat` adds ([operations.md](operations.md#with-a-zookeeper)).
 
 | metric | kind | labels | meaning |
 |---|---|---|---|
@@ -175,6 +187,10 @@ MBEANS = (
         "`blumfeld_remote_reads_waiting`",
     ),
     (f"{SERVER}DelayedRemoteFetchMetrics,name=ExpiresPerSec", "`blumfeld_remote_fetches_expired_total`"),
+    (
+        f"{SERVER}SessionExpireListener,name=ZooKeeperExpiresPerSec",
+        "`blumfeld_zookeeper_sessions_expired_total`",
+    ),
     (f"{SERVER}app-info: version", "`blumfeld_build_info`"),
 )
 """Kafka's MBean → the metric here."""
@@ -194,7 +210,9 @@ def page() -> list[str]:
         "|---|---|---|---|",
         *sorted(_rows(*measured())),
         TIERED.rstrip(),
-        *sorted(_tiered_rows()),
+        *sorted(_told_rows(gauges(SimpleNamespace(cache=None)))),  # type: ignore[arg-type]  # nothing is read
+        ZOOKEEPER.rstrip(),
+        *sorted(_told_rows(zookeeper_metrics(Counts()))),
         LAG.rstrip(),
         *sorted(_rows(lag_scraped(), WITHOUT_SAMPLES)),
         KAFKA.rstrip(),
@@ -236,8 +254,9 @@ def _rows(text: str, labels: Mapping[str, tuple[str, ...]]) -> Iterator[str]:
         yield f"| `{name}` | {family.type} | {shown} | {family.documentation} |"
 
 
-def _tiered_rows() -> Iterator[str]:
-    for metric in gauges(SimpleNamespace(cache=None)):  # type: ignore[arg-type]  # nothing is read
+def _told_rows(metrics: Iterable[Metric]) -> Iterator[str]:
+    """The rows of metrics that the default composition hasn't."""
+    for metric in metrics:
         shown = ", ".join(f"`{label}`" for label in metric.labels)
         yield f"| `{metric.name}` | {metric.kind} | {shown} | {metric.help} |"
 

@@ -8,8 +8,9 @@ from typing import Annotated
 import msgspec
 
 from blumfeld.spi.context import ApiHandler
-from blumfeld.spi.hooks import Composition, hookimpl
+from blumfeld.spi.hooks import Composition, Metric, hookimpl
 from blumfeld.spi.zookeeper import ZooKeeper
+from blumfeld_consensus_zk_compat.counts import metrics
 from blumfeld_consensus_zk_compat.zk_metadata import ZkMetadata
 from blumfeld_consensus_zk_compat.zookeeper import Access, Tls, open_session, parse_connect
 
@@ -47,6 +48,9 @@ class Plugin:
     roles: tuple[str, ...] = ("consensus",)
     quorum = False
 
+    def __init__(self) -> None:
+        self._made: ZkMetadata | None = None
+
     def zookeeper(self, composition: Composition, *, create_chroot: bool) -> ZooKeeper:
         """A session that isn't connected. A simulation gives its own.
 
@@ -69,13 +73,14 @@ class Plugin:
     def blumfeld_make_consensus(self, composition: Composition) -> ZkMetadata:
         """The node's part in the cluster."""
         options = composition.options
-        return ZkMetadata(
+        self._made = ZkMetadata(
             composition,
             lambda create_chroot: self.zookeeper(composition, create_chroot=create_chroot),
             connect=options.connect,
             chroot=parse_connect(options.connect).chroot,
             connection_timeout_ms=options.connection_timeout_ms,
         )
+        return self._made
 
     @hookimpl
     def blumfeld_api_handlers(self, composition: Composition) -> Sequence[ApiHandler]:
@@ -83,3 +88,8 @@ class Plugin:
         metadata = composition.metadata
         assert isinstance(metadata, ZkMetadata)
         return metadata.handlers()
+
+    @hookimpl
+    def blumfeld_metrics(self) -> Sequence[Metric]:
+        """What this node counts of its ZooKeeper."""
+        return () if self._made is None else metrics(self._made.counts)

@@ -29,6 +29,7 @@ from blumfeld.wire.messages.broker_registration import BrokerRegistrationRequest
 from blumfeld.wire.primitives import uuid_text
 from blumfeld.wire.schema import Message
 from blumfeld_consensus_zk_compat.controller.candidate import Candidate
+from blumfeld_consensus_zk_compat.counts import Counts
 from blumfeld_consensus_zk_compat.node.cluster_id import agreed_cluster_id, make_persistent, top_level
 from blumfeld_consensus_zk_compat.node.configuration import Configuration
 from blumfeld_consensus_zk_compat.node.control_requests import ControlRequests
@@ -79,6 +80,7 @@ class ZkMetadata:
         self._section_kinds = SectionKinds(composition.image_sections)
         self._node_image = NodeImage(MetadataImage("", self._section_kinds), runtime, self._events)
         self._create_chroot = False
+        self.counts = Counts()
         self._sessions = Sessions(
             make=lambda: make_session(self._create_chroot),
             runtime=runtime,
@@ -242,6 +244,7 @@ class ZkMetadata:
         self._stand(session)
 
     def _session_ended(self) -> None:
+        self.counts.sessions_expired += 1
         self._life.session_ended()
         self._seen_controller = None
         if self._configuration is not None:
@@ -284,6 +287,7 @@ class ZkMetadata:
             features=composition.features,
             commands=composition.controller_commands,
             section_kinds=self._section_kinds,
+            counts=self.counts,
         )
         self._candidate.begin()
 

@@ -24,6 +24,7 @@ from blumfeld.wire.messages.list_partition_reassignments import (
     ListPartitionReassignmentsRequest,
     ListPartitionReassignmentsResponse,
 )
+from blumfeld_consensus_zk_compat.counts import metrics
 from blumfeld_consensus_zk_compat.tree import paths
 from blumfeld_kit.simulation.machine.host import address_of
 from tests.plugins.consensus_zk_compat.zk_nodes import SESSION_TIMEOUT_MS, ZkNodes
@@ -255,6 +256,8 @@ def test_an_expired_session_is_followed_by_another_registration() -> None:
         image = nodes.metadata(nodes.controller).image
         await nodes.until(lambda: len(image.topics["orders"].partitions[0].isr) == 2)
         assert await nodes.produce("orders", [b"a"]) == 0
+        shown = {metric.name: metric.read() for metric in metrics(nodes.metadata(other).counts)}
+        assert shown["blumfeld_zookeeper_sessions_expired_total"] == 1
 
     nodes.run(story())
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 
 from blumfeld.config.values import BrokerConfig
 from blumfeld.metadata.image.sections import NO_SECTIONS, SectionKinds
@@ -11,6 +12,7 @@ from blumfeld.spi.completion import Completion
 from blumfeld.spi.consensus import Controller as ControllerId
 from blumfeld.spi.hooks import EventLog, Feature
 from blumfeld.spi.image_sections import ControllerCommand
+from blumfeld.spi.repeated_events import RepeatedEvents
 from blumfeld.spi.runtime import Runtime, Task
 from blumfeld.spi.scheduler import Lane
 from blumfeld.spi.zookeeper import BadVersionError, Check, Delete, SessionState, ZooKeeper, ZooKeeperError
@@ -19,6 +21,7 @@ from blumfeld.wire.schema import Message
 from blumfeld_consensus_zk_compat.controller.election import Elected, Election
 from blumfeld_consensus_zk_compat.controller.term import MakePushes, Term
 from blumfeld_consensus_zk_compat.controller.watched_nodes import TopicWatches
+from blumfeld_consensus_zk_compat.counts import Counts
 from blumfeld_consensus_zk_compat.tree import paths
 from blumfeld_consensus_zk_compat.tree.forms import TreeError
 from blumfeld_consensus_zk_compat.tree.loading import Loaded, loaded
@@ -35,6 +38,7 @@ class Candidate:
     :param chroot: of the session: "" or ``/kafka``
     :param seen: is told of each controller's broker id that is seen, ``None`` if there is none
     :param refused: is told why no election is held: the cluster belongs to KRaft
+    :param counts: of the node; those of one candidate, if none are given
     """
 
     def __init__(
@@ -52,6 +56,7 @@ class Candidate:
         features: Sequence[Feature] = (),
         commands: Sequence[ControllerCommand] = (),
         section_kinds: SectionKinds = NO_SECTIONS,
+        counts: Counts | None = None,
     ) -> None:
         self._zookeeper = zookeeper
         self._runtime = runtime
@@ -78,8 +83,8 @@ class Candidate:
         """Entities that were read since the election was won: the load may have read them before they were written."""
         self._won_ms = 0.0
         self.elections_won = 0
-        self.fenced_writes = 0
-        """Writes that were refused because another controller was elected, or the session was over."""
+        self.counts = counts or Counts()
+        self._fences = RepeatedEvents(runtime)
 
     @property
     def controller(self) -> ControllerId | None:
@@ -179,7 +184,7 @@ class Candidate:
             commands=self._commands,
             make_pushes=self._make_pushes,
             stale=self._election.verify,
-            fenced=self._note_fenced,
+            fenced=partial(self._note_fenced, elected.id.epoch),
             dropped=self._dropped,
         )
         if self._zookeeper.state is SessionState.SUSPENDED:
@@ -217,5 +222,7 @@ class Candidate:
         lasted_ms = self._runtime.monotonic_ms() - self._won_ms
         self._election.give_up(PAUSE_MS if lasted_ms < SHORT_TERM_MS else 0.0)
 
-    def _note_fenced(self) -> None:
-        self.fenced_writes += 1
+    def _note_fenced(self, epoch: int) -> None:
+        self.counts.fenced_writes += 1
+        said = "a controller's write was fenced: another controller was elected, or the session is over"
+        self._fences.say(self._events.warning, said, epoch, epoch=epoch)

@@ -207,7 +207,7 @@ class SimulatedTerms(Cluster):
     def crash(self, node: Node) -> None:
         """Its process is gone; its session stays until its timeout. The next process comes some seconds later."""
         self.crashes += 1
-        self.fenced += node.candidate.fenced_writes
+        self.fenced += node.candidate.counts.fenced_writes
         self.nodes.remove(node)
         node.runtime.crash(power_cut=False)
         self.runtime.call_later(self.random.uniform(10, 12_000), partial(self._start_node, node.id))
@@ -220,7 +220,7 @@ class SimulatedTerms(Cluster):
     def renew(self, node: Node) -> None:
         """A node whose session is over begins another one, as the node does."""
         if node in self.nodes:
-            self.fenced += node.candidate.fenced_writes
+            self.fenced += node.candidate.counts.fenced_writes
             node.candidate.stop()
             node.new_session()
             node.begin()
@@ -589,7 +589,7 @@ class SimulatedTerms(Cluster):
         assert sorted(works[0].image.topics) == sorted(topics)
         for asked, command, reply in self.waiting:
             assert reply.done or asked.runtime.dead, f"nobody answered {command}"
-        self.fenced += sum(node.candidate.fenced_writes for node in self.nodes)
+        self.fenced += sum(node.candidate.counts.fenced_writes for node in self.nodes)
 
     async def register(self, session: SimulatedSession, broker_id: int) -> None:
         """A broker's process registers, again until its session is the node's owner."""

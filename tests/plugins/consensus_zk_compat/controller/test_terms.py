@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from blumfeld.spi.zookeeper import Create, Delete
+from blumfeld.spi.zookeeper import Create, Delete, Set
 from blumfeld.wire.errors import BrokerError, ErrorCode
 from blumfeld.wire.messages.alter_partition import (
     AlterPartitionRequest,
@@ -274,6 +274,21 @@ def test_a_write_whose_answer_is_lost_ends_the_term_and_the_next_one_reads_the_t
     assert node.works
     assert node.candidate.controller != epoch
     cluster.check_image()
+
+
+def test_a_controllers_fenced_writes_are_counted_and_said_once() -> None:
+    cluster = Cluster()
+    node = cluster.begin()
+    cluster.create("t", [1, 2])
+    cluster.do(Set(paths.CONTROLLER_EPOCH, b"7"))
+    reply = node.ask(ControlledShutdownRequest(broker_id=1, broker_epoch=-1))
+    cluster.advance(1_000)
+    assert isinstance(reply.error, BrokerError)
+    assert node.candidate.counts.fenced_writes >= 1
+    said = [
+        values for _, event, values in node.log.events if event.startswith("a controller's write was fenced")
+    ]
+    assert said == [{"epoch": 1}]
 
 
 def test_a_state_that_somebody_else_wrote_ends_the_term_and_is_respected() -> None:
