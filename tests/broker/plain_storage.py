@@ -41,6 +41,8 @@ class PlainAux:
     def write(self, name: str, data: bytes) -> None:
         self.files[name] = data
 
+    write_unsynced = write
+
     def delete(self, name: str) -> None:
         self.files.pop(name, None)
 

@@ -72,7 +72,8 @@ class _WholeFiles:
     def __init__(self, aux: AuxFiles) -> None:
         self._aux = aux
         self._drafts: dict[str, _WholeDraft] = {}
-        self.names, self.read, self.write, self.delete = aux.names, aux.read, aux.write, aux.delete
+        self.names, self.read, self.delete = aux.names, aux.read, aux.delete
+        self.write, self.write_unsynced = aux.write, aux.write_unsynced
 
     def size(self, name: str) -> int | None:
         data = self._aux.read(name)

@@ -127,6 +127,14 @@ class AuxFiles(Protocol):
         """Replace it. Raises ``OSError``."""
         ...
 
+    def write_unsynced(self, name: str, data: bytes) -> None:
+        """Replace it, and wait for no device. Raises ``OSError``.
+
+        A kill leaves it whole. Until the next flush of the log has ended, a power cut may take it, leave the older
+        file, or leave bytes of both: only for files that a start checks, and can do without.
+        """
+        ...
+
     def delete(self, name: str) -> None:
         """Remove it; it may be absent."""
         ...

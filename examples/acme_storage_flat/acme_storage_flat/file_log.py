@@ -96,6 +96,8 @@ class FlatAux:
         """Replace it."""
         self._files.write_atomically(f"{self._path}/{AUX}{name}", data)
 
+    write_unsynced = write
+
     def delete(self, name: str) -> None:
         """Remove it; it may be absent."""
         path = f"{self._path}/{AUX}{name}"

@@ -73,6 +73,8 @@ class MemoryAux:
         """Replace it."""
         self._files[name] = bytes(data)
 
+    write_unsynced = write
+
     def delete(self, name: str) -> None:
         """Remove it; it may be absent."""
         self._files.pop(name, None)

@@ -33,6 +33,8 @@ class StorageSmallFiles(StorageKit):
         names = {*before, "00000000000000000005.snapshot", "leader-epoch-checkpoint"}
         assert aux.names() == sorted(names)
         assert aux.read("00000000000000000005.snapshot") == b"two"
+        aux.write_unsynced("00000000000000000005.snapshot", b"3")
+        assert (aux.names(), aux.read("00000000000000000005.snapshot")) == (sorted(names), b"3")
         aux.delete("00000000000000000005.snapshot")
         aux.delete("00000000000000000005.snapshot")
         assert aux.read("00000000000000000005.snapshot") is None
@@ -45,6 +47,29 @@ class StorageSmallFiles(StorageKit):
         assert aux.read("quorum-state") == b"one"
         aux.write("quorum-state", b"two")
         assert node.open().log.aux.read("quorum-state") == b"two"
+
+    @pytest.mark.parametrize("cut", list(Adversary), ids=lambda cut: cut.name.lower())
+    @pytest.mark.parametrize("stops", [False, True])
+    def test_a_flush_makes_an_unsynced_file_last(self, node: Node, cut: Adversary, stops: bool) -> None:
+        """A kill leaves it whole at once; a power cut behind the log's next flush, or behind a clean stop."""
+        self.need_crash(node)
+        log = node.open()
+        log.fill(1)
+        log.flush()
+        log.log.aux.write_unsynced("one", b"a longer one, which came before")
+        log.log.aux.write_unsynced("one", b"1")
+        log = node.crash(power_cut=False).open()
+        assert log.log.aux.read("one") == b"1"
+        log.log.aux.write_unsynced("one", b"2")
+        log.log.aux.write_unsynced("two", b"gone before the flush")
+        log.log.aux.delete("two")
+        if stops:
+            node.stop()
+            node.restart()
+            log = node.open()
+        else:
+            log.flush()
+        assert node.crash(luck=cut).open().log.aux.read("one") == b"2"
 
     def test_a_file_that_arrives_in_chunks_is_seen_when_it_is_whole(self, log: Log) -> None:
         """Nobody sees a draft. Its commit replaces the file in one step, and the file is read in pieces of any size."""

@@ -22,6 +22,10 @@ class MemoryAux:
         """Replace the file."""
         self._files[name] = bytes(data)
 
+    def write_unsynced(self, name: str, data: bytes) -> None:
+        """Replace the file."""
+        self.write(name, data)
+
     def delete(self, name: str) -> None:
         """Remove the file. It may be absent."""
         self._files.pop(name, None)

@@ -56,6 +56,8 @@ class SqliteAux:
     def write(self, name: str, data: bytes) -> None:
         self._log.change([("insert or replace into aux values (?, ?, ?)", (self._log.name, name, data))])
 
+    write_unsynced = write
+
     def delete(self, name: str) -> None:
         self._log.change([("delete from aux where log = ? and name = ?", (self._log.name, name))])
 

@@ -9,6 +9,7 @@ from blumfeld.log.segments.file_names import parse_segment_name
 from blumfeld.spi.runtime import File, Files
 from blumfeld_storage_local.compaction.swap_plan import SWAP_PLAN
 from blumfeld_storage_local.segments.segment import SUFFIXES
+from blumfeld_storage_local.sync.small_file import write_unsynced
 
 DRAFT = ".part"
 """Ending of a file that is still arriving. Kafka's unfinished snapshots have it too."""
@@ -19,7 +20,7 @@ UNFINISHED = (".tmp", DRAFT)
 class AuxDirectory:
     """``ChunkedAuxFiles`` of one log's directory. Every method may raise ``OSError``."""
 
-    __slots__ = ("_drafts", "_drafts_begun", "_files", "directory", "touched")
+    __slots__ = ("_drafts", "_drafts_begun", "_files", "directory", "touched", "unsynced")
 
     def __init__(self, files: Files, directory: str) -> None:
         self._files = files
@@ -29,6 +30,8 @@ class AuxDirectory:
         self.directory = directory
         self.touched: set[str] | None = None
         """Names that were written or deleted while a move copies the log; ``None`` without a move."""
+        self.unsynced: set[str] = set()
+        """Names that the log's next sync must cover."""
 
     def names(self) -> list[str]:
         """Return all names, sorted. Files of segments, and files that wait to be removed, are not among them."""
@@ -50,6 +53,14 @@ class AuxDirectory:
     def write(self, name: str, data: bytes) -> None:
         """Write or replace a file; durable when this returns."""
         self._files.write_atomically(self._path(name), data)
+        self.unsynced.discard(name)
+        if self.touched is not None:
+            self.touched.add(name)
+
+    def write_unsynced(self, name: str, data: bytes) -> None:
+        """Write or replace a file; the next sync of the log makes it durable."""
+        write_unsynced(self._files, self._path(name), data)
+        self.unsynced.add(name)
         if self.touched is not None:
             self.touched.add(name)
 
@@ -57,6 +68,7 @@ class AuxDirectory:
         """Remove a file, if it exists."""
         with suppress(FileNotFoundError):
             self._files.unlink(self._path(name))
+        self.unsynced.discard(name)
         if self.touched is not None:
             self.touched.add(name)
 

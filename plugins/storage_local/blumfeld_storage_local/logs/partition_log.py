@@ -140,6 +140,7 @@ class LocalLog:
         "names_unsynced",
         "partition",
         "placed_end_offset",
+        "small_unsynced",
         "topic_id_unsynced",
         "truncations",
         "written_end_offset",
@@ -167,6 +168,7 @@ class LocalLog:
         self._placed: list[RecordBatch] = []
         self.aux: AuxFiles
         self.aux = self._aux = AuxDirectory(home.files, segments.directory)
+        self.small_unsynced = self._aux.unsynced
 
         self._active = ActiveWriter(home, opened.config, segments)
         # After the writer was made, for it finds out where the segment really ends.
@@ -907,6 +909,7 @@ class LocalLog:
         self._flusher.close()
         self._flusher = Flusher(self, home.files, home.rounds())
         self.flushed_end_offset, self.names_unsynced = self.appended_end_offset, False
+        self.small_unsynced.clear()
         return self._segments.relocate(home, directory, segments)
 
     # Life
@@ -982,9 +985,16 @@ class LocalLog:
         dirty = self.flushed_end_offset < self.appended_end_offset or self.names_unsynced or syncing
         files = [segment.file() for segment in self.unflushed_segments()] if dirty else []
         indexes = [segment for segment in self._segments if segment.index_unsynced]
-        if files or indexes:
-            topic_id = self.topic_id_unsynced
-            sync(self.home.files, self.directory, files, indexes, names=True, topic_id=topic_id)
+        if files or indexes or self.small_unsynced:
+            sync(
+                self.home.files,
+                self.directory,
+                files,
+                indexes,
+                names=True,
+                topic_id=self.topic_id_unsynced,
+                small=sorted(self.small_unsynced),
+            )
         # The kernel reports an error of write-back once. Where a sync runs beside this one, it may be the other that
         # hears of it: only when both went well all of the log lasts (see last_sync).
         if not syncing:

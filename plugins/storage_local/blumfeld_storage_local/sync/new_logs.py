@@ -21,6 +21,7 @@ from contextlib import suppress
 from blumfeld.log.checkpoints import PARTITION_METADATA, encode_partition_metadata
 from blumfeld.spi.completion import Completion
 from blumfeld.spi.runtime import Files, Runtime, Timer
+from blumfeld_storage_local.sync.small_file import sync_bytes, write_unsynced
 
 QUIET_MS = 1_000.0
 """Pause without a new log before the sync begins: a burst of creations is not slowed down by syncs."""
@@ -104,24 +105,12 @@ class NewLogs:
 
 def write_topic_id(files: Files, directory: str, topic_id: bytes) -> None:
     """Write ``partition.metadata``. After a kill it is whole or absent; a power cut may still take it."""
-    path = f"{directory}/{PARTITION_METADATA}"
-    data = encode_partition_metadata(topic_id)
-    file = files.open(f"{path}.tmp", create=True)
-    try:
-        if file.pwritev([data], 0) != len(data):
-            raise OSError(errno.ENOSPC, "short write of a topic id", file.path)
-    finally:
-        file.close()
-    files.rename(f"{path}.tmp", path)
+    write_unsynced(files, f"{directory}/{PARTITION_METADATA}", encode_partition_metadata(topic_id))
 
 
 def sync_topic_id(files: Files, directory: str) -> None:
     """Sync the bytes of a log's ``partition.metadata``, not its name. Blocks. Raises ``OSError``."""
-    file = files.open(f"{directory}/{PARTITION_METADATA}", write=False)
-    try:
-        file.fdatasync()
-    finally:
-        file.close()
+    sync_bytes(files, f"{directory}/{PARTITION_METADATA}")
 
 
 def _sync(files: Files, path: str, directories: Sequence[str]) -> None:

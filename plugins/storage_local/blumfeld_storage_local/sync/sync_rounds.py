@@ -6,7 +6,7 @@ Each log has a flusher, which joins rounds. It takes down what a sync must cover
 from __future__ import annotations
 
 import errno
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from itertools import islice
 from typing import Protocol
@@ -17,6 +17,7 @@ from blumfeld.spi.parts import FileRegion
 from blumfeld.spi.runtime import File, Files, Runtime, Timer
 from blumfeld_storage_local.segments.segment import Segment
 from blumfeld_storage_local.sync.new_logs import sync_topic_id
+from blumfeld_storage_local.sync.small_file import sync_bytes
 
 LANE_FILES = 8
 """Files that one worker syncs one after the other. Only beyond that a second worker pays.
@@ -41,6 +42,8 @@ class Flushed(Protocol):
     """Files were made or renamed in the directory after its last sync."""
     topic_id_unsynced: bool
     """No sync of this process has covered ``partition.metadata``."""
+    small_unsynced: set[str]
+    """Names of small files that were written without a sync. The log and its rounds share the set."""
 
     @property
     def appended_end_offset(self) -> int:
@@ -64,6 +67,7 @@ def sync(
     *,
     names: bool,
     topic_id: bool,
+    small: Iterable[str],
 ) -> None:
     """Sync these files of one log. Blocks.
 
@@ -71,6 +75,7 @@ def sync(
     :param names: sync the names in the directory too, and the directory's own name
     :param topic_id: sync ``partition.metadata`` too. Without it a log that a power cut leaves could be of a deleted
         topic of the same name, so the next start would set it aside.
+    :param small: names of small files that are to be synced too
     """
     for log in logs:
         log.fdatasync()
@@ -79,6 +84,9 @@ def sync(
     if topic_id:
         with suppress(FileNotFoundError):  # somebody removed it: no reason to stop serving
             sync_topic_id(files, directory)
+    for name in small:
+        with suppress(FileNotFoundError):  # removed, because what it describes is gone
+            sync_bytes(files, f"{directory}/{name}")
     if names:
         files.sync_dir(directory)
         files.sync_dir(directory.rpartition("/")[0] or "/")  # the name of a new log's directory
@@ -97,6 +105,7 @@ class SyncWork:
         "logs",
         "names",
         "segments",
+        "small",
         "target",
         "topic_id",
     )
@@ -105,8 +114,9 @@ class SyncWork:
         self.flusher = flusher
         self.directory = log.directory
         self.target = log.appended_end_offset
-        self.names = log.names_unsynced
+        self.names = log.names_unsynced or bool(log.small_unsynced)
         self.topic_id = log.topic_id_unsynced
+        self.small = sorted(log.small_unsynced)
         self._files = files
         self.segments = segments = log.unflushed_segments()
         self.before = [(segment.written_bytes(), segment.cuts) for segment in segments]
@@ -134,6 +144,7 @@ class SyncWork:
                 self.indexes,
                 names=self.names,
                 topic_id=self.topic_id,
+                small=self.small,
             )
         except OSError as error:
             return error
@@ -175,7 +186,7 @@ class Flusher:
         """Flush all that is written now; completes with the flushed end."""
         log = self._log
         unflushed = log.flushed_end_offset < log.appended_end_offset or log.names_unsynced
-        if not unflushed and self._work is None:
+        if not (unflushed or log.small_unsynced) and self._work is None:
             return Completion.of(log.flushed_end_offset)
         waiter: Completion[int] = Completion()
         self._waiters.append(waiter)
@@ -216,6 +227,7 @@ class Flusher:
             return None
         self._work = SyncWork(self, self._log, self._files)
         self._log.names_unsynced = self._log.topic_id_unsynced = False
+        self._log.small_unsynced.clear()
         return self._work
 
     def end(self, error: OSError | None) -> OSError | None:
@@ -229,6 +241,7 @@ class Flusher:
         if error is not None:
             log.names_unsynced |= work.names
             log.topic_id_unsynced |= work.topic_id
+            log.small_unsynced |= {*work.small}
             gone = self._closed or any(not segment.is_open for segment in work.segments)
             if not gone or error.errno not in (errno.EBADF, errno.ENOENT):
                 self._round_was_last(went_well=False)

@@ -187,6 +187,35 @@ def test_a_snapshot_is_written_at_each_roll_and_stop_also_without_producers(repl
     assert replica.files(".snapshot") == [1, 2]
 
 
+def test_a_roll_waits_for_no_device(replica: ReplicaOnDisk) -> None:
+    """The loop writes the snapshot; a worker syncs it together with the log."""
+    replica.put(of(7, 0))
+    replica.flush()
+    operations: list[str] = []
+    replica.node.runtime.disk.watch = lambda operation, _: operations.append(operation)
+    replica.log.roll()
+    assert [operation for operation in operations if "sync" in operation] == []
+    replica.flush()
+    assert operations.count("fdatasync") >= 2
+    replica.cut_power(Adversary.LOSE)
+    assert replica.files(".snapshot") == [1]
+
+
+@pytest.mark.parametrize("adversary", list(Adversary))
+def test_a_snapshot_that_a_power_cut_takes_or_tears_is_not_missed(
+    replica: ReplicaOnDisk, adversary: Adversary
+) -> None:
+    """Its sync had not begun. An older snapshot, and the batches behind it, say the same."""
+    replica.put(of(7, 0))
+    replica.roll()
+    replica.flush()
+    replica.put(of(7, 1), of(8, 0))
+    replica.flush()
+    replica.log.roll()
+    replica.cut_power(adversary)
+    assert replica.sequences == {7: 1, 8: 0}
+
+
 def test_an_empty_log_needs_none(replica: ReplicaOnDisk) -> None:
     replica.restart()
     assert replica.files(".snapshot") == []

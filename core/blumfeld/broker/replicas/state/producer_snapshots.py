@@ -45,6 +45,18 @@ class ProducerSnapshots:
     def write(self, offset: int, data: bytes) -> None:
         """Write the state below ``offset``. The file is durable when this returns."""
         self._log.aux.write(_name(offset), data)
+        self._written(offset)
+
+    def write_unsynced(self, offset: int, data: bytes) -> None:
+        """Write the state below ``offset``, where the log rolls. The log's next flush makes the file durable.
+
+        Until then a power cut may take it or tear it. The recovery that follows believes no snapshot there, and one
+        that is torn fails its checksum. A sync here would hold the loop for as long as the device takes.
+        """
+        self._log.aux.write_unsynced(_name(offset), data)
+        self._written(offset)
+
+    def _written(self, offset: int) -> None:
         if offset not in self.offsets:
             insort(self.offsets, offset)
 

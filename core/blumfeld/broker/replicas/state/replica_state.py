@@ -244,7 +244,7 @@ class ReplicaState:
             self.save_epochs()
         if self._index.unsaved:
             self.save_aborted()
-        self._snapshots.write(base_offset, self.producers.snapshot(base_offset))
+        self._snapshots.write_unsynced(base_offset, self.producers.snapshot(base_offset))
 
     def recovered(self, batch: RecordBatch) -> None:
         """Keep the parts of a recovered batch that :meth:`replay` needs later, so that it isn't read twice."""
