@@ -14,14 +14,17 @@ from rich.console import Console
 from rich.table import Table
 
 from blumfeld.kernel.supervising.derivation import NODES_MAX
+from blumfeld.testing.process import NodeError
 from blumfeld_kit.cluster import cluster_of_this_build
 from campaigns.clients.catalogue import CLIENTS
 from campaigns.clients.checks.columns import COLUMNS_OF
 from campaigns.clients.client import NO_REBALANCE_DELAY
 from campaigns.clients.java import PEER_VARIABLE
 from campaigns.clients.matrix import ALL_COLUMNS, MARKS, Cell, Row, problems, remarks, run_matrix
+from campaigns.consensus import CONSENSUS, KRAFT, ZOOKEEPER
 from campaigns.every_topic_tiered.nodes import add_tiered_option, tiered_settings, told
-from campaigns.terminal import BAD_INPUT, console_of
+from campaigns.terminal import BAD_INPUT, console_of, refused
+from campaigns.zookeeper_server import consensus_settings
 
 COLOURS = {"ok": "green", "failed": "bold red", "not offered": "dim"}
 
@@ -43,17 +46,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if given.peer:
         os.environ[PEER_VARIABLE] = given.peer
     with ExitStack() as stack:
-        bootstrap = given.bootstrap
-        if not bootstrap:
-            folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="blumfeld-clients-")))
-            settings = [NO_REBALANCE_DELAY, *(tiered_settings(folder, given.tiered) if given.tiered else ())]
-            if given.tiered:
-                stack.callback(lambda: console.print(told(folder), markup=False))
-            cluster = cluster_of_this_build(given.nodes, folder, settings)
-            stack.callback(cluster.stop)
-            cluster.start()
-            bootstrap = cluster.addresses
-        rows = run_matrix(names, columns, bootstrap, lambda *cell: _say(console, *cell))
+        try:
+            bootstrap = given.bootstrap or _started(given, console, stack)
+        except (FileNotFoundError, NodeError) as error:
+            return refused("clients", error)
+        rows = run_matrix(names, columns, bootstrap, lambda *cell: _say(console, *cell), given.consensus)
     for table in _tables(rows):
         console.print(table)
     for line in remarks(rows):
@@ -66,6 +63,24 @@ def main(arguments: Sequence[str] | None = None) -> int:
     clients = sum(row.absent is None for row in rows)
     console.print(f"{clients} clients, {passed} checks passed, {len(wrong)} failed")
     return 1 if wrong or not ran else 0
+
+
+def _started(given: argparse.Namespace, console: Console, stack: ExitStack) -> str:
+    """Start the brokers, until the stack unwinds; return their addresses.
+
+    :raises FileNotFoundError: this machine has no ZooKeeper
+    :raises NodeError: they did not start
+    """
+    folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="blumfeld-clients-")))
+    settings = [NO_REBALANCE_DELAY]
+    if given.tiered:
+        settings += tiered_settings(folder, given.tiered)
+        stack.callback(lambda: console.print(told(folder), markup=False))
+    settings += stack.enter_context(consensus_settings(given.consensus, folder / "zookeeper", given.nodes))
+    cluster = cluster_of_this_build(given.nodes, folder, settings)
+    stack.callback(cluster.stop)
+    cluster.start()
+    return cluster.addresses
 
 
 def _say(console: Console, row: Row, column: str, cell: Cell) -> None:
@@ -115,6 +130,12 @@ def _parser() -> argparse.ArgumentParser:
         "--bootstrap",
         metavar="HOST:PORT,…",
         help="use running brokers instead: the address of each of the cluster",
+    )
+    parser.add_argument(
+        "--consensus",
+        choices=CONSENSUS,
+        default=KRAFT,
+        help=f"what keeps the brokers' metadata; {ZOOKEEPER} starts a real one, or is what those of --bootstrap have",
     )
     add_tiered_option(parser)
     parser.add_argument(

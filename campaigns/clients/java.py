@@ -260,8 +260,13 @@ def run_tool(tool: str, *options: str) -> str:
     return _tool(tool, *options).decode()
 
 
+def tool_command(tool: str) -> list[str]:
+    """Return the command of one of Kafka's tools; its options follow it."""
+    return [os.environ[PEER_VARIABLE], "tool", tool]
+
+
 def _tool(tool: str, *options: str) -> bytes:
-    return run_program([os.environ[PEER_VARIABLE], "tool", tool, *options], timeout_s=JVM_S)
+    return run_program([*tool_command(tool), *options], timeout_s=JVM_S)
 
 
 def _sending(sample: Sample) -> str:

@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 
 from campaigns.clients.catalogue import client_class
 from campaigns.clients.checks.columns import COLUMNS, COLUMNS_OF, columns_of
+from campaigns.clients.lacking import brokers_lack
+from campaigns.consensus import KRAFT
 from campaigns.supervision import kill_tree
 
 STEP_TIMEOUT_S = 300.0
@@ -45,11 +47,16 @@ class Row:
 
 
 def run_matrix(
-    names: Iterable[str], columns: Iterable[str], bootstrap: str, said: Callable[[Row, str, Cell], None]
+    names: Iterable[str],
+    columns: Iterable[str],
+    bootstrap: str,
+    said: Callable[[Row, str, Cell], None],
+    consensus: str = KRAFT,
 ) -> list[Row]:
     """All checks of these clients that are among these columns, one after the other.
 
     :param said: called after each check
+    :param consensus: what keeps the brokers' metadata; it may have no way to serve a column
     """
     rows, wanted = [], set(columns)
     for name in names:
@@ -63,15 +70,27 @@ def run_matrix(
             if column not in wanted:
                 continue
             tag = f"{name}-{column}-{time.time_ns() // 1_000_000:x}"
-            row.cells[column] = run_cell(name, column, bootstrap, tag)
+            reason = brokers_lack(consensus, column)
+            row.cells[column] = (
+                Cell(NOT_OFFERED, reason, 0.0)
+                if reason
+                else run_cell(name, column, bootstrap, tag, consensus)
+            )
             said(row, column, row.cells[column])
     return rows
 
 
-def run_cell(name: str, column: str, bootstrap: str, tag: str, timeout_s: float = STEP_TIMEOUT_S) -> Cell:
+def run_cell(
+    name: str,
+    column: str,
+    bootstrap: str,
+    tag: str,
+    consensus: str = KRAFT,
+    timeout_s: float = STEP_TIMEOUT_S,
+) -> Cell:
     """One check in its own process and session. It is killed with all that it started when its time is over, or an
     exception such as that of SIGTERM ends the campaign."""
-    command = [sys.executable, "-m", "campaigns.clients.step", name, column, bootstrap, tag]
+    command = [sys.executable, "-m", "campaigns.clients.step", name, column, bootstrap, tag, consensus]
     pipe = subprocess.PIPE
     started = time.monotonic()
     with subprocess.Popen(

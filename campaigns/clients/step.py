@@ -1,4 +1,4 @@
-"""One check of one client in this process: ``python -m campaigns.clients.step CLIENT COLUMN BOOTSTRAP TAG``.
+"""One check of one client in this process: ``python -m campaigns.clients.step CLIENT COLUMN BOOTSTRAP TAG CONSENSUS``.
 
 Prints a line of JSON, ``{"verdict": "ok" | "failed" | "not offered", "note": …}``, last of all.
 """
@@ -15,10 +15,10 @@ from campaigns.clients.checks.scene import Scene
 from campaigns.clients.client import CheckFailed, NotOffered
 
 
-def run_step(name: str, column: str, bootstrap: str, tag: str) -> tuple[str, str]:
+def run_step(name: str, column: str, bootstrap: str, tag: str, consensus: str) -> tuple[str, str]:
     """The verdict and a note to it; raises nothing."""
     try:
-        columns_of(name)[column](client_class(name)(bootstrap), Scene(bootstrap, tag))
+        columns_of(name)[column](client_class(name)(bootstrap), Scene(bootstrap, tag, consensus))
     except NotOffered as reason:
         return "not offered", str(reason)
     except CheckFailed as failure:
@@ -31,7 +31,7 @@ def run_step(name: str, column: str, bootstrap: str, tag: str) -> tuple[str, str
 
 def main() -> int:
     """Run the step that the command line names."""
-    verdict, note = run_step(*sys.argv[1:5])
+    verdict, note = run_step(*sys.argv[1:6])
     sys.stdout.flush()
     print(json.dumps({"verdict": verdict, "note": note}), flush=True)
     return 0

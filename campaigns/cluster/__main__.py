@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import itertools
+import os
 import sys
 import tempfile
 import time
@@ -12,16 +13,19 @@ from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
+import attrs
 from rich.console import Console
 from rich.markup import escape
 
 from blumfeld.cli.cluster.state import ClusterError
 from blumfeld.testing.cluster import LOOPBACK, node_places
-from blumfeld.testing.process import NodeError, free_port
+from blumfeld.testing.process import NodeError
 from blumfeld_kit.cluster import Cluster
-from campaigns.clients.load.groups import Groups
+from campaigns.clients.java import PEER_VARIABLE
+from campaigns.clients.load.groups import JAVA, Groups
+from campaigns.clients.load.java_producer import JavaProducer
 from campaigns.clients.load.load import TOPIC, NoLoadError
-from campaigns.clients.load.producers import Librdkafka, with_log
+from campaigns.clients.load.producers import Librdkafka, Make, with_log
 from campaigns.cluster.contenders import (
     KAFKA,
     LAYOUTS,
@@ -31,14 +35,16 @@ from campaigns.cluster.contenders import (
     contenders_of,
     this_build,
     with_kafka,
-    zookeeper_settings,
 )
 from campaigns.cluster.disks import Disks, NoDisksError
 from campaigns.cluster.faults import (
     CUTS,
     DEFAULT_FAULTS,
     ENSEMBLE,
+    ENSEMBLE_FAULTS,
+    ENSEMBLE_TARGETS,
     NETWORK,
+    SESSIONS,
     ZOOKEEPER_FAULTS,
     BadFaultError,
     Fault,
@@ -57,22 +63,26 @@ from campaigns.cluster.storm import FACULTIES, Wave, waves
 from campaigns.cluster.tree import Tree
 from campaigns.figures import save
 from campaigns.terminal import add_node_options, console_of, print_wrong, refused
-from campaigns.zookeeper_server import ZooKeeperServer
+from campaigns.zookeeper_server import (
+    SESSION_TIMEOUT_MS,
+    running,
+    zookeeper_ensemble,
+    zookeeper_settings,
+)
 
 DISK_MB = 700
 PRODUCER_LOG = "producer.log"
 CHROOT = "blumfeld"
-SESSION_TIMEOUT_MS = 3000
-"""The session of a node with ZooKeeper is short, so that a paused node soon loses it."""
+CONNECT = "{zookeeper}"
+"""Stands for ``zookeeper.connect`` until the servers have their places."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Return 0 if every run is good (:attr:`ContenderReport.is_good`), 1 if not, 2 for wrong input."""
     given = _parser().parse_args(arguments)
-    given.zookeeper_port = free_port() if given.zookeeper else 0
     console = console_of()
     try:
-        faults, needs_wires, needs_disks = _plan(given)
+        faults, needs = _plan(given)
         contenders = _contenders(given)
     except (BadFaultError, ValueError) as error:
         return refused("cluster-faults", error)
@@ -85,14 +95,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     with contextlib.ExitStack() as stack:
         try:
-            wires = stack.enter_context(Namespaces(len(LAYOUTS[given.layout]))) if needs_wires else None
+            ends = len(LAYOUTS[given.layout]) + (given.zookeeper_servers if given.zookeeper else 0)
+            wires = stack.enter_context(Namespaces(ends)) if needs.wires else None
         except ClusterError as error:
             return refused("cluster-faults", error)
         folder = given.folder or Path(
             stack.enter_context(tempfile.TemporaryDirectory(prefix="blumfeld-cluster-"))
         )
         try:
-            ensemble = stack.enter_context(_ensemble(given, folder)) if given.zookeeper else None
+            ensemble = (
+                stack.enter_context(_ensemble(given, folder, wires, needs.doors)) if given.zookeeper else None
+            )
         except (FileNotFoundError, NodeError) as error:
             return refused("cluster-faults", error)
         reports: list[ContenderReport] = []
@@ -100,7 +113,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         for contender in contenders:
             try:
                 report = _measured(
-                    contender, given, faults, settings, folder, wires, needs_disks, ensemble, console
+                    contender, given, faults, settings, folder, wires, needs.disks, ensemble, console
                 )
             except (NodeError, NoLoadError, NoDisksError) as error:
                 absent.append(contender.name)
@@ -108,6 +121,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 continue
             reports.append(report)
             console.print(fault_table(report))
+            if report.said:
+                console.print("; ".join(f"{name}: {count}" for name, count in report.said.items()))
             print_wrong(console, report.wrong)
             save(given.out, _campaign(settings, given, reports))
     if reports:
@@ -116,31 +131,46 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0 if not absent and all(report.is_good for report in reports) else 1
 
 
-def _plan(given: argparse.Namespace) -> tuple[Iterable[Fault | Wave], bool, bool]:
-    """Return the faults, whether they need a network of their own, and whether they need small disks.
+@attrs.frozen
+class Needs:
+    """What the faults of a run need beside processes."""
 
-    :raises BadFaultError: a name is not that of a fault
+    wires: bool
+    """A network of their own."""
+    disks: bool
+    """Small disks."""
+    doors: bool
+    """Doors between the nodes and their ZooKeeper."""
+
+
+def _plan(given: argparse.Namespace) -> tuple[Iterable[Fault | Wave], Needs]:
+    """Return the faults, and what they need.
+
+    :raises BadFaultError: a name is not that of a fault, or the faults don't fit the cluster
     """
     if given.storm_s and given.zookeeper:
-        raise BadFaultError(
-            "--storm-s has faults of the network, and --zookeeper a server on loopback. Leave one out"
-        )
+        raise BadFaultError("--storm-s draws its faults for a cluster of KRaft: leave out it or --zookeeper")
     if given.storm_s:
         actions = tuple(given.faults.split(",")) if given.faults else tuple(FACULTIES)
         if absent := [action for action in actions if action not in FACULTIES]:
             raise BadFaultError(f"found {absent[0]}; allowed with --storm-s: {', '.join(FACULTIES)}")
         nodes = range(1, len(LAYOUTS[given.layout]) + 1)
-        return _until(given.storm_s, waves(given.seed, actions, nodes)), True, "fill" in actions
-    defaults = ZOOKEEPER_FAULTS if given.zookeeper else DEFAULT_FAULTS
+        plan = waves(given.seed, actions, nodes)
+        return _until(given.storm_s, plan), Needs(wires=True, disks="fill" in actions, doors=False)
+    several = ENSEMBLE_FAULTS if given.zookeeper_servers >= len(ENSEMBLE_TARGETS) else ()
+    defaults = (*ZOOKEEPER_FAULTS, *several) if given.zookeeper else DEFAULT_FAULTS
     faults = plan_of(given.faults.split(",") if given.faults else defaults, given.rounds)
-    actions = tuple(fault.action for fault in faults)
-    if not given.zookeeper and any(fault.target == ENSEMBLE for fault in faults):
+    hit = {fault.action for fault in faults}
+    at_zookeeper = any(fault.target in ENSEMBLE_TARGETS for fault in faults)
+    if not given.zookeeper and (at_zookeeper or not SESSIONS.isdisjoint(hit)):
         raise BadFaultError(f"a fault of {ENSEMBLE} needs --zookeeper: this cluster has none")
-    if given.zookeeper and not NETWORK.isdisjoint(actions):
-        raise BadFaultError(
-            "--zookeeper has no faults of the network: the server is on loopback. Leave them out"
-        )
-    return faults, not NETWORK.isdisjoint(actions), "fill" in actions
+    if given.zookeeper and "fill" in hit:
+        raise BadFaultError("--zookeeper has no small disks: leave out fill")
+    return faults, Needs(
+        wires=not NETWORK.isdisjoint(hit),
+        disks="fill" in hit,
+        doors=not SESSIONS.isdisjoint(hit),
+    )
 
 
 def _until(seconds: float, plan: Iterable[Wave]) -> Iterator[Wave]:
@@ -150,14 +180,23 @@ def _until(seconds: float, plan: Iterable[Wave]) -> Iterator[Wave]:
 
 
 def _cluster(
-    contender: Contender, given: argparse.Namespace, folder: Path, wires: Namespaces | None
+    contender: Contender,
+    given: argparse.Namespace,
+    folder: Path,
+    wires: Namespaces | None,
+    ensemble: Ensemble | None,
 ) -> Cluster:
     roles = LAYOUTS[given.layout]
     home = folder / contender.name
+    connect = f"{ensemble.connect}/{CHROOT}" if ensemble is not None else ""
+    commands = {
+        of: tuple(word.replace(CONNECT, connect) for word in command)
+        for of, command in contender.commands.items()
+    }
     if wires is None:
-        places = node_places([LOOPBACK] * len(roles), given.port, roles)
-        return Cluster(contender.commands, places, home)
-    return Cluster(contender.commands, node_places(wires.hosts, given.port, roles), home, wires.prefixes)
+        return Cluster(commands, node_places([LOOPBACK] * len(roles), given.port, roles), home)
+    places = node_places(wires.hosts[: len(roles)], given.port, roles)
+    return Cluster(commands, places, home, wires.prefixes[: len(roles)])
 
 
 def _measured(
@@ -177,21 +216,27 @@ def _measured(
     :raises NoLoadError: it takes no records
     :raises NoDisksError: this process may not mount disks
     """
-    cluster = _cluster(contender, given, folder, wires)
+    cluster = _cluster(contender, given, folder, wires, ensemble)
     disks = Disks([node.folder / DATA for node in cluster.nodes], given.disk_mb) if needs_disks else None
     make_producer = with_log(cluster.folder / PRODUCER_LOG) if given.storm_s else Librdkafka
     groups = Groups(cluster.addresses, TOPIC, given.partitions) if given.storm_s else None
+    more: dict[str, Make] = {}
     if ensemble is not None:
-        groups = Groups(cluster.addresses, TOPIC, given.partitions, ["classic"])
+        java = given.peer is not None and not given.without_java
+        members = (JAVA,) if java else ()
+        groups = Groups(cluster.addresses, TOPIC, given.partitions, ["classic"], members)
+        if java:
+            os.environ[PEER_VARIABLE] = str(given.peer)
+            more[JAVA] = JavaProducer
     console.print(f"{contender.name}: faults on {len(cluster.nodes)} nodes")
 
     def say(line: str) -> None:
         console.print(escape(line))
 
     try:
-        return Run(contender, cluster, settings, wires, say, make_producer, disks, groups, ensemble).run(
-            faults
-        )
+        with ensemble.opened(cluster) if ensemble is not None else contextlib.nullcontext():
+            run = Run(contender, cluster, settings, wires, say, make_producer, disks, groups, ensemble, more)
+            return run.run(faults)
     except NoLoadError as error:
         printed = (f"{node.log_path} ends with:\n{node.printed()}" for node in cluster.nodes)
         raise NoLoadError("\n".join((str(error), *printed))) from error
@@ -215,14 +260,14 @@ def _contenders(given: argparse.Namespace) -> list[Contender]:
         raise ValueError(f"--zookeeper: found --only {','.join(names)}; allowed: {OURS}")
     laid = list(given.set)
     if given.zookeeper:
-        laid += zookeeper_settings(_connect(given.zookeeper_port), SESSION_TIMEOUT_MS)
+        laid += zookeeper_settings(CONNECT, SESSION_TIMEOUT_MS)
     ours = this_build(given.manifest, laid)
     if given.layout == MIXED:
         if not given.zookeeper or given.peer is None:
             raise ValueError(
                 f"--layout {MIXED} needs --zookeeper, and --peer with the script that starts Apache Kafka"
             )
-        ours = with_kafka(ours, given.peer, _connect(given.zookeeper_port), SESSION_TIMEOUT_MS)
+        ours = with_kafka(ours, given.peer, CONNECT, SESSION_TIMEOUT_MS)
     elif given.zookeeper and given.layout == "apart":
         raise ValueError("--zookeeper has no nodes that are only controllers: found --layout apart")
     contenders = contenders_of(names, ours, given.peer)
@@ -234,24 +279,22 @@ def _contenders(given: argparse.Namespace) -> list[Contender]:
     return contenders
 
 
-def _connect(port: int) -> str:
-    return f"{LOOPBACK}:{port}/{CHROOT}"
-
-
 @contextlib.contextmanager
-def _ensemble(given: argparse.Namespace, folder: Path) -> Iterator[Ensemble]:
-    """Start a ZooKeeper server, and end it.
+def _ensemble(
+    given: argparse.Namespace, folder: Path, wires: Namespaces | None, has_doors: bool
+) -> Iterator[Ensemble]:
+    """Start the ZooKeeper servers, and end them.
 
     :raises FileNotFoundError: this machine has none
-    :raises NodeError: it did not start
+    :raises NodeError: one did not start
     """
-    server = ZooKeeperServer(folder / ENSEMBLE, port=given.zookeeper_port)
-    try:
-        server.start()
-        with Tree(_connect(given.zookeeper_port)) as tree:
-            yield Ensemble(server, tree)
-    finally:
-        server.kill()
+    count, nodes = given.zookeeper_servers, len(LAYOUTS[given.layout])
+    hosts = wires.hosts[nodes:] if wires is not None else ()
+    prefixes = wires.prefixes[nodes:] if wires is not None else ()
+    servers = zookeeper_ensemble(folder / ENSEMBLE, count, hosts=hosts, prefixes=prefixes)
+    with running(servers) as addresses, Tree(f"{addresses}/{CHROOT}") as tree:
+        door_host = wires.load_host if wires is not None else LOOPBACK
+        yield Ensemble(servers, tree, door_host if has_doors else "")
 
 
 def _campaign(
@@ -317,6 +360,16 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--settle-s", type=float, default=Settings().settle_s, help="seconds of load before and after a fault"
     )
+    _add_zookeeper_options(parser)
+    parser.add_argument("--manifest", type=Path, help="what each node of this build is made of")
+    parser.add_argument(
+        "--port", type=int, default=0, help="the nodes take two ports each from here on; 0: any free ones"
+    )
+    add_node_options(parser)
+    return parser
+
+
+def _add_zookeeper_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--zookeeper",
         action="store_true",
@@ -330,12 +383,18 @@ def _parser() -> argparse.ArgumentParser:
         metavar="SECONDS",
         help="seconds that ZooKeeper stays away",
     )
-    parser.add_argument("--manifest", type=Path, help="what each node of this build is made of")
     parser.add_argument(
-        "--port", type=int, default=0, help="the nodes take two ports each from here on; 0: any free ones"
+        "--zookeeper-servers",
+        type=int,
+        default=1,
+        metavar="N",
+        help=f"with --zookeeper: servers of the ensemble; from 3 on --faults has {','.join(ENSEMBLE_FAULTS)} too",
     )
-    add_node_options(parser)
-    return parser
+    parser.add_argument(
+        "--without-java",
+        action="store_true",
+        help="with --zookeeper and --peer: leave out the producer and the group's member of Java",
+    )
 
 
 if __name__ == "__main__":

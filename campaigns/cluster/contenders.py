@@ -72,18 +72,6 @@ def kafka(peer: Path, configs: Mapping[str, str] = NO_CONFIGS) -> Contender:
     )
 
 
-def zookeeper_settings(connect: str, session_timeout_ms: int) -> tuple[str, ...]:
-    """Return the settings of nodes of this build that keep their metadata in a ZooKeeper.
-
-    :param connect: ``HOST:PORT/CHROOT``
-    """
-    return (
-        'consensus.plugin="consensus_zk_compat"',
-        f'consensus.options.connect="{connect}"',
-        f"consensus.options.session_timeout_ms={session_timeout_ms}",
-    )
-
-
 def kafka_on_zookeeper(peer: Path, connect: str, session_timeout_ms: int) -> tuple[str, ...]:
     """Return the command that starts a node of the last Apache Kafka with a ZooKeeper; parameters as of
     :func:`with_kafka`."""

@@ -17,6 +17,9 @@ ACTIONS = {
     "mute": "every packet from the node is dropped for the down time; it still hears the others",
     "part": "the nodes that are hit can't reach one another for the down time; clients reach all of them",
     "fill": "no byte is free on the node's disk for the down time",
+    "expire": "the node's session with ZooKeeper is closed by another client; with --zookeeper",
+    "lose": "the answer of the controller's next multi, which begins a topic, is lost, and the node reaches no "
+    "ZooKeeper for the down time; with --zookeeper",
 }
 NETWORK = frozenset({"cut", "deafen", "mute", "part"})
 """Actions that need a network namespace for each node."""
@@ -26,8 +29,13 @@ TARGETS = {
     "follower": "a broker that is not the controller and doesn't lead partition 0; the one that leads the fewest",
     "both": "the nodes of leader and controller at once",
 }
+SESSIONS = frozenset({"expire", "lose"})
+"""Actions that need a door between each node and its ZooKeeper."""
 ENSEMBLE = "zookeeper"
-"""The target of a fault that hits the ZooKeeper server, where the cluster has one."""
+"""The target of a fault that hits all ZooKeeper servers, where the cluster has any."""
+ENSEMBLE_LEADER, ENSEMBLE_FOLLOWER = "zookeeper-leader", "zookeeper-follower"
+"""The targets of a fault that hits one of several."""
+ENSEMBLE_TARGETS = (ENSEMBLE, ENSEMBLE_LEADER, ENSEMBLE_FOLLOWER)
 ENSEMBLE_ACTIONS = ("kill", "pause", "stop")
 ROLLING = "rolling"
 """Every node in turn is stopped and started; the next one follows when all replicas are in sync again, and all voters
@@ -37,8 +45,18 @@ DEFAULT_FAULTS = (
     *(f"stop-{target}" for target in ("leader", "controller", "follower")),
     ROLLING,
 )
-ZOOKEEPER_FAULTS = (*DEFAULT_FAULTS, *(f"{action}-{ENSEMBLE}" for action in ENSEMBLE_ACTIONS))
+SESSION_FAULTS = ("expire-controller", "expire-leader", "expire-follower", "lose-controller")
+ZOOKEEPER_FAULTS = (
+    *DEFAULT_FAULTS,
+    *(f"{action}-{ENSEMBLE}" for action in ENSEMBLE_ACTIONS),
+    *SESSION_FAULTS,
+)
 """The faults of a cluster that keeps its metadata in ZooKeeper."""
+ENSEMBLE_FAULTS = (
+    *(f"{action}-{target}" for action in ("kill", "pause") for target in ENSEMBLE_TARGETS[1:]),
+    f"stop-{ENSEMBLE_LEADER}",
+)
+"""Those of an ensemble of several servers."""
 CUTS = tuple(f"cut-{target}" for target in TARGETS)
 
 
@@ -76,6 +94,8 @@ class Leadership:
     """All nodes of the cluster."""
     brokers: tuple[int, ...]
     """Those of them that can lead a partition."""
+    servers: tuple[int, ...] = (ZOOKEEPER,)
+    """The ZooKeeper servers, their leader first."""
 
     def led_by(self, node: int) -> int:
         """Return the number of partitions that a node leads."""
@@ -90,8 +110,10 @@ def parse_fault(name: str) -> Fault:
     if name == ROLLING:
         return Fault(ROLLING, "each")
     action, _, target = name.partition("-")
-    if target == ENSEMBLE and action in ENSEMBLE_ACTIONS:
+    if target in ENSEMBLE_TARGETS and action in (*ENSEMBLE_ACTIONS, "cut"):
         return Fault(action, target)
+    if action == "lose" and target != "controller":
+        raise BadFaultError(f"found {name}; allowed: lose-controller, which alone writes in multis")
     if action not in ACTIONS or (target not in TARGETS and not target.isdecimal()):
         raise BadFaultError(
             f"found {name}; allowed: {ROLLING}, or {', '.join(ACTIONS)} with -{', -'.join(TARGETS)} or the id of a "
@@ -115,8 +137,8 @@ def targets_of(fault: Fault, now: Leadership) -> tuple[int, ...]:
     """
     if fault.target == "each":
         return now.nodes
-    if fault.target == ENSEMBLE:
-        return (ZOOKEEPER,)
+    if fault.target in ENSEMBLE_TARGETS:
+        return _servers(fault.target, now.servers)
     if fault.target.isdecimal():
         if int(fault.target) not in now.nodes:
             raise NoTargetError(
@@ -130,6 +152,14 @@ def targets_of(fault: Fault, now: Leadership) -> tuple[int, ...]:
     if fault.target == "follower":
         return (_follower(now),)
     return (_leader(now),) if fault.target == "leader" else (_leader(now), now.controller)
+
+
+def _servers(target: str, servers: Sequence[int]) -> tuple[int, ...]:
+    if target == ENSEMBLE:
+        return tuple(servers)
+    if len(servers) < len(ENSEMBLE_TARGETS):
+        raise NoTargetError(f"{target} needs an ensemble of three servers (found {len(servers)})")
+    return (servers[0] if target == ENSEMBLE_LEADER else servers[-1],)
 
 
 def _leader(now: Leadership) -> int:

@@ -47,6 +47,11 @@ class Namespaces:
         return tuple(node.host for node in self._state.nodes[1:])
 
     @property
+    def load_host(self) -> str:
+        """The address of the campaign itself."""
+        return self._state.node(LOAD).host
+
+    @property
     def prefixes(self) -> list[tuple[str, ...]]:
         """For each node the command that runs another one in its namespace, with the same process id."""
         return [namespaces.prefix(node) for node in self._state.nodes[1:]]

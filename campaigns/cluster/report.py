@@ -70,6 +70,8 @@ class ContenderReport(msgspec.Struct, frozen=True, kw_only=True):
     """Records that the producer failed to deliver, by error."""
     account: Account
     wrong: tuple[str, ...]
+    said: dict[str, int] = {}
+    """How often the logs of nodes on a ZooKeeper say so, by event."""
 
     @property
     def is_good(self) -> bool:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 import attrs
 
@@ -15,22 +17,31 @@ from campaigns.clients.load.load import TOPIC, Load
 from campaigns.clients.load.producers import CUT_SHORT_S, FINISH_S, Librdkafka, Make
 from campaigns.cluster.contenders import Contender
 from campaigns.cluster.disks import Disks
-from campaigns.cluster.faults import ROLLING, Fault, Leadership, NoTargetError, targets_of
+from campaigns.cluster.faults import ROLLING, SESSIONS, Fault, Leadership, NoTargetError, targets_of
 from campaigns.cluster.gaps import Gap, gap_of
 from campaigns.cluster.harm import Harm
 from campaigns.cluster.namespaces import Namespaces
 from campaigns.cluster.observer import LeaderWatch, Observer
 from campaigns.cluster.replicas import differences
 from campaigns.cluster.report import ContenderReport, FaultReport
+from campaigns.cluster.sessions import NoSessionError, SessionDoor
 from campaigns.cluster.storm import Wave
 from campaigns.cluster.tree import GONE, Tree
-from campaigns.zookeeper_server import ZOOKEEPER, ZooKeeperServer
+from campaigns.zookeeper_server import ZOOKEEPER, ZooKeeperServer, leader_of
 
 DATA = "data"
 """A node's data, in its folder."""
 ENDED_CHARS = 300
 OWNED_S = 60.0
 """Longest time that a group may take until each partition has an owner, once the cluster is whole."""
+EVENTS: Mapping[str, str] = {
+    "controllers elected": "elected as controller",
+    "sessions that expired in living nodes": "the ZooKeeper session is over",
+    "controllers whose writes were fenced": "a controller's write was fenced",
+}
+"""Lines in the logs of nodes on a ZooKeeper."""
+MORE_PER_S = 100.0
+"""Records a second of each further producer."""
 WRONG_MAX = 100
 """Broken promises that a report holds; the counts hold all."""
 
@@ -59,8 +70,40 @@ class Settings:
 class Ensemble:
     """The ZooKeeper of a cluster, started. Its owner ends it."""
 
-    server: ZooKeeperServer
+    servers: tuple[ZooKeeperServer, ...]
     tree: Tree
+    door_host: str = ""
+    """Of the doors between each node and its ZooKeeper; empty where no fault needs them."""
+    doors: dict[int, SessionDoor] = attrs.field(factory=dict)
+    """Node → its door, while they are open."""
+
+    @property
+    def connect(self) -> str:
+        """``HOST:PORT,…`` for a node's command. A node has no controller listener, so its door takes that port."""
+        if self.door_host:
+            return f"{self.door_host}:{{controller_port}}"
+        return ",".join(server.place.address for server in self.servers)
+
+    @contextlib.contextmanager
+    def opened(self, cluster: Cluster) -> Iterator[None]:
+        """Open a door for each node, where faults need them, until the block ends."""
+        targets = [(server.place.host, server.place.port) for server in self.servers]
+        places = [node.place for node in cluster.nodes] if self.door_host else []
+        try:
+            for place in places:
+                self.doors[place.id] = SessionDoor(targets, self.door_host, place.controller_port)
+            yield
+        finally:
+            while self.doors:
+                self.doors.popitem()[1].close()
+
+    @property
+    def ids(self) -> tuple[int, ...]:
+        """The servers' ids, their leader first."""
+        leader = leader_of(self.servers)
+        return tuple(
+            server.place.id for server in sorted(self.servers, key=lambda server: server is not leader)
+        )
 
 
 class Run:
@@ -77,17 +120,25 @@ class Run:
         disks: Disks | None = None,
         groups: Groups | None = None,
         ensemble: Ensemble | None = None,
+        more: Mapping[str, Make] = {},
     ) -> None:
-        """:param ensemble: of a cluster that keeps its metadata in ZooKeeper"""
+        """:param ensemble: of a cluster that keeps its metadata in ZooKeeper
+        :param more: further producers, each by the topic that it writes to"""
         self._contender = contender
         self._cluster = cluster
         self._settings = settings
-        self._harm = Harm(cluster, wires, disks)
+        servers = len(ensemble.servers) if ensemble is not None else 0
+        self._harm = Harm(cluster, wires, disks, ensemble.doors if ensemble is not None else None, servers)
         self._groups = groups
         self._say = say
         self._load = Load(
             cluster.addresses, settings.partitions, settings.rate_per_s, make_producer=make_producer
         )
+        self._more = [
+            Load(cluster.addresses, settings.partitions, MORE_PER_S, topic, make)
+            for topic, make in more.items()
+        ]
+        self._loads = (self._load, *self._more)
         self._ensemble = ensemble
         self._observer = Observer(cluster, TOPIC, ensemble.tree if ensemble is not None else None)
         self._began = 0.0
@@ -103,13 +154,15 @@ class Run:
         """
         settings, load = self._settings, self._load
         self._cluster.start()
-        load.make_topic(len(self._cluster.brokers), {"min.insync.replicas": str(settings.in_sync_min)})
+        for each in self._loads:
+            each.make_topic(len(self._cluster.brokers), {"min.insync.replicas": str(settings.in_sync_min)})
         if not self._observer.await_whole(settings.heal_s):
             load.wrong.append(f"the new topic is not in sync: {self._observer.describe()}")
         reports: list[FaultReport] = []
         wait_s = CUT_SHORT_S
         try:
-            load.start()
+            for each in self._loads:
+                each.start()
             if self._groups is not None:
                 self._groups.start()
             self._began = time.monotonic()
@@ -119,13 +172,17 @@ class Run:
             wait_s = FINISH_S
         finally:
             # A producer that is left would go on beside the next contender.
-            load.finish(wait_s)
+            for each in self._loads:
+                each.finish(wait_s)
             if self._groups is not None and wait_s != FINISH_S:
                 self._groups.end()
         if self._groups is not None:
             self._groups.finish(load.ends())
             load.wrong.extend(self._groups.promises.wrong)
         account = load.account()
+        for other in self._more:
+            account.add(other.account())
+            load.wrong.extend(other.wrong)
         if self._groups is not None:
             self._cluster.stop()
             load.wrong.extend(differences([node.folder / DATA for node in self._cluster.brokers]))
@@ -135,17 +192,27 @@ class Run:
             faults=tuple(reports),
             steady_s=steady_s,
             seconds=time.monotonic() - self._began,
-            sent=load.sent,
-            given_up=dict(load.given_up),
+            sent=sum(each.sent for each in self._loads),
+            given_up=dict(sum((each.given_up for each in self._loads), Counter())),
             account=account,
             wrong=tuple(load.wrong[:WRONG_MAX]),
+            said=self._said() if self._ensemble is not None else {},
         )
+
+    def _said(self) -> dict[str, int]:
+        """Return how often all nodes say each of :data:`EVENTS`. They have stopped."""
+        logs = [
+            node.log_path.read_text(errors="replace")
+            for node in self._cluster.nodes
+            if node.log_path.exists()
+        ]
+        return {name: sum(log.count(words) for log in logs) for name, words in EVENTS.items()}
 
     def _all(self, faults: Iterable[Fault | Wave], reports: list[FaultReport]) -> None:
         for fault in faults:
             try:
                 reports.append(self._wave(fault) if isinstance(fault, Wave) else self._one(fault))
-            except (NodeError, ClusterError) as error:
+            except (NodeError, ClusterError, NoSessionError) as error:
                 self._load.wrong.append(f"{fault.name}: {error}")
                 return
             self._say(_line(reports[-1]))
@@ -156,6 +223,8 @@ class Run:
             notes.append(f"preferred leaders were not elected: {refused}")
         time.sleep(self._settings.settle_s)
         now = self._observer.leadership()
+        if self._ensemble is not None:
+            now = attrs.evolve(now, servers=self._ensemble.ids)
         try:
             targets = targets_of(fault, now)
         except NoTargetError as error:
@@ -167,26 +236,28 @@ class Run:
             begin = time.monotonic()
             if fault.action == ROLLING:
                 returned = self._roll(nodes, notes)
-            elif fault.action == "stop" and ZOOKEEPER not in targets:
+            elif fault.action == "stop" and min(targets) > ZOOKEEPER:
                 returned = self._restart(nodes, notes)
             else:
                 returned = self._hit(fault.action, nodes)
             back = time.monotonic()
-            if ZOOKEEPER in targets:
+            if min(targets) <= ZOOKEEPER:
                 notes += self._while_away(fault, (begin, back), consumed)
             self._await_healed(returned, notes)
             healed = time.monotonic()
         self._check_tree(fault)
+        if fault.action in SESSIONS and (offline := self._observer.await_led(self._settings.heal_s)):
+            self._load.wrong.append(f"{fault.name}: without a leader: {', '.join(offline)}")
         time.sleep(self._settings.settle_s)
         end = time.monotonic()
-        if not self._load.await_acks(end, self._settings.heal_s):
+        if not all(load.await_acks(end, self._settings.heal_s) for load in self._loads):
             notes.append(f"a partition takes no records: {self._observer.describe()}")
         spans = (begin, back, healed, end)
         return self._report(fault.name, targets, now, spans, notes, watch.named_s(begin))
 
     def _node(self, node_id: int) -> Node:
-        if node_id == ZOOKEEPER and self._ensemble is not None:
-            return self._ensemble.server
+        if node_id <= ZOOKEEPER and self._ensemble is not None:
+            return self._ensemble.servers[ZOOKEEPER - node_id]
         return self._cluster.node(node_id)
 
     def _while_away(self, fault: Fault, span: tuple[float, float], consumed: int) -> Sequence[str]:
@@ -287,8 +358,11 @@ class Run:
     def _hit(self, action: str, nodes: Sequence[Node]) -> float:
         """Do it to all nodes at once, and undo it after the down time."""
         self._harm.begin(action, nodes)
-        at_zookeeper = any(node.place.id == ZOOKEEPER for node in nodes)
-        time.sleep(self._settings.zookeeper_down_s if at_zookeeper else self._settings.down_s)
+        all_away = self._ensemble is not None and len(nodes) == len(self._ensemble.servers)
+        if all_away and nodes[0].place.id <= ZOOKEEPER:
+            time.sleep(self._settings.zookeeper_down_s)
+        elif action != "expire":
+            time.sleep(self._settings.down_s)
         returned = time.time()
         self._harm.end(action, nodes)
         for node in nodes:

@@ -22,9 +22,10 @@ from blumfeld.testing.process import NodeError
 from blumfeld_bench.terminal import make_console
 from campaigns import figures
 from campaigns.cluster.contenders import Contender, kafka, this_build
+from campaigns.consensus import CONSENSUS, KRAFT
 from campaigns.metadata_scale.directories import FORMS
 from campaigns.metadata_scale.points import NotReachedError, Point, measure
-from campaigns.metadata_scale.serving import CONSENSUS, KILLED, KRAFT, Serving, measure_serving
+from campaigns.metadata_scale.serving import KILLED, Serving, measure_serving
 
 SIZES = (1_000, 10_000, 100_000, 1_000_000)
 MIB = 1 << 20

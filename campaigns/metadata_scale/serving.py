@@ -11,7 +11,7 @@ import re
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from datetime import datetime
 from functools import partial
 from pathlib import Path
@@ -40,14 +40,12 @@ from campaigns.cluster.contenders import (
     kafka,
     kafka_on_zookeeper,
     this_build,
-    zookeeper_settings,
 )
+from campaigns.consensus import KRAFT, ZOOKEEPER
 from campaigns.metadata_scale.directories import PARTITIONS_PER_TOPIC, REPLICAS, topic_of
 from campaigns.metadata_scale.points import NotReachedError, active_voter
-from campaigns.zookeeper_server import ZooKeeperServer
+from campaigns.zookeeper_server import running, zookeeper_ensemble, zookeeper_settings
 
-KRAFT, ZOOKEEPER = "kraft", "zookeeper"
-CONSENSUS = (KRAFT, ZOOKEEPER)
 KILLED = ("controller", "broker")
 NODES = 3
 ASK_S = 30.0
@@ -111,17 +109,10 @@ class Serving(msgspec.Struct, frozen=True):
 
 
 @contextmanager
-def zookeeper_for(consensus: str, folder: Path) -> Iterator[ZooKeeperServer | None]:
-    """Give a ZooKeeper that runs, where the consensus needs one."""
-    if consensus == KRAFT:
-        yield None
-        return
-    server = ZooKeeperServer(folder)
-    try:
-        server.start()
-        yield server
-    finally:
-        server.kill()
+def zookeeper_for(consensus: str, folder: Path) -> Iterator[str]:
+    """Give the address of a ZooKeeper that runs, where the consensus needs one, else nothing."""
+    with running(zookeeper_ensemble(folder)) if consensus == ZOOKEEPER else nullcontext("") as address:
+        yield address
 
 
 def contender_on(consensus: str, peer: Path | None, connect: str, session_timeout_ms: int) -> Contender:
@@ -159,8 +150,8 @@ def measure_serving(
     :raises NotReachedError: a step took longer than ``limit_s``
     :raises NodeError: a node ended
     """
-    with zookeeper_for(consensus, folder / "zookeeper") as server:
-        connect = "" if server is None else f"{LOOPBACK}:{server.port}/scale"
+    with zookeeper_for(consensus, folder / "zookeeper") as address:
+        connect = address and f"{address}/scale"
         contender = contender_on(consensus, peer, connect, session_timeout_ms)
         cluster = Cluster(contender.commands, node_places([LOOPBACK] * NODES), folder)
         scene = _Scene(cluster, connect, partitions, limit_s)

@@ -17,6 +17,7 @@ from typing import Protocol
 import msgspec
 
 from campaigns.cluster.disks import NoDisksError
+from campaigns.consensus import CONSENSUS, KRAFT
 from campaigns.figures import save, table
 from campaigns.terminal import console_of, print_wrong, refused
 from campaigns.tiered.full_disk import DiskReport, fill_disks
@@ -24,6 +25,7 @@ from campaigns.tiered.history import History
 from campaigns.tiered.kills import KillReport, Kills
 from campaigns.tiered.store_away import AwayReport, take_away
 from campaigns.tiered.tools import compare
+from campaigns.zookeeper_server import consensus_settings
 
 
 class Report(Protocol):
@@ -89,8 +91,12 @@ class Campaign:
     def _kill(self) -> None:
         given, reports = self._given, list[KillReport]()
         for nodes in given.nodes:
-            with self._folder(f"{KILLS}{nodes}") as folder:
-                reports.append(Kills(folder, nodes, given.kills, given.seed, given.rate).run())
+            with (
+                self._folder(f"{KILLS}{nodes}") as folder,
+                consensus_settings(given.consensus, folder / "zookeeper", nodes) as settings,
+            ):
+                kills = Kills(folder, nodes, given.kills, given.seed, given.rate, settings)
+                reports.append(kills.run())
             self._take(KILLS, reports[-1])
         columns = ("kills", "a segment in pieces", "acknowledged", "lost", "doubled", "disordered")
         words = ("nodes", "the store at the end")
@@ -209,6 +215,12 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--away", type=float, default=300, help="of store-away: seconds without the store")
     parser.add_argument(
         "--peer", type=Path, help="of tools: start script of Apache Kafka: PEER start DIR PORT"
+    )
+    parser.add_argument(
+        "--consensus",
+        choices=CONSENSUS,
+        default=KRAFT,
+        help="of kills: what keeps the nodes' metadata; a ZooKeeper is started",
     )
     parser.add_argument("--kills", type=int, default=20, help="of each run")
     parser.add_argument("--seed", type=int, default=0, help="moments and nodes are drawn from it")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import threading
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
@@ -97,8 +98,17 @@ class Reader:
 class Kills:
     """One run in a new folder. Moments and nodes are drawn from the seed."""
 
-    def __init__(self, folder: Path, nodes: int, kills: int, seed: int, rate_per_s: float) -> None:
-        self._nodes = TieredNodes(folder, nodes)
+    def __init__(
+        self,
+        folder: Path,
+        nodes: int,
+        kills: int,
+        seed: int,
+        rate_per_s: float,
+        settings: Sequence[str] = (),
+    ) -> None:
+        """:param settings: ``section.key=value``, laid over the nodes' manifest"""
+        self._nodes = TieredNodes(folder, nodes, settings=settings)
         self._kills = kills
         self._fate = random.Random(f"tiered/{nodes}/{seed}")
         bootstrap = self._nodes.cluster.addresses

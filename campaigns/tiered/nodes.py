@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 from blumfeld_kit.cluster import Cluster, cluster_of_this_build
@@ -35,9 +36,12 @@ CACHE_BYTES = 16 << 20
 class TieredNodes:
     """A cluster whose topics may be tiered, and its store. Nothing is started yet."""
 
-    def __init__(self, folder: Path, nodes: int, store: str = "", more: str = "") -> None:
+    def __init__(
+        self, folder: Path, nodes: int, store: str = "", more: str = "", settings: Sequence[str] = ()
+    ) -> None:
         """:param store: its URL; a folder beside the nodes if none is given
         :param more: further lines of the manifest
+        :param settings: ``section.key=value``, laid over the manifest
         """
         folder.mkdir(parents=True, exist_ok=True)
         self.store = folder / "store"
@@ -45,7 +49,7 @@ class TieredNodes:
         self.manifest = folder / "node.toml"
         text = MANIFEST.format(store=store or f"file://{self.store}", cache_bytes=CACHE_BYTES)
         self.manifest.write_text(text + more)
-        self.cluster: Cluster = cluster_of_this_build(nodes, folder, manifest=self.manifest)
+        self.cluster: Cluster = cluster_of_this_build(nodes, folder, settings, self.manifest)
 
     def segments_in_pieces(self) -> int:
         """Return how many segments in the store have no manifest: half copied, or half deleted."""

@@ -1,6 +1,6 @@
 """A store that is away for minutes: producers, readers of the disk and readers of the remote part feel what they may.
 
-The store is moto behind a door (:mod:`campaigns.tiered.door`). It refuses connections for the first half of the time,
+The store is moto behind a door (:mod:`campaigns.door`). It refuses connections for the first half of the time,
 and takes them without a word for the second.
 """
 
@@ -26,11 +26,12 @@ from blumfeld.wire.messages.fetch import FetchResponse
 from campaigns.clients.load.acknowledged_records import Account
 from campaigns.clients.load.load import Load
 from campaigns.clients.load.producers import CUT_SHORT_S
+from campaigns.door import Door, Way
 from campaigns.raw_connection import ConnectionEnded, RawConnection
 from campaigns.raw_requests import FETCH_VERSION, fetch_request
-from campaigns.tiered.door import Door, Way, s3_behind_a_door
 from campaigns.tiered.kills import BigRecords
 from campaigns.tiered.nodes import TieredNodes
+from campaigns.tiered.s3 import s3_behind_a_door
 from campaigns.waits import await_true
 
 BUCKET = "away"

@@ -12,9 +12,7 @@ from rich.console import Console
 
 from blumfeld.metadata.image.checkpoint import decode_checkpoint
 from blumfeld.metadata.image.records import image_of
-from blumfeld.testing.process import NodeError
 from blumfeld.wire.batches.record_batch import RecordBatch
-from campaigns.metadata_scale import serving
 from campaigns.metadata_scale.__main__ import main, serving_table, table_of
 from campaigns.metadata_scale.directories import (
     PARTITIONS_PER_TOPIC,
@@ -116,28 +114,6 @@ def test_the_table_of_kills_takes_the_detection_out() -> None:
     row = next(line for line in captured.get().splitlines() if "controller" in line)
     cells = [cell.strip() for cell in row.split("│")[3:11]]
     assert cells == ["controller", "2.00", "2.25", "3.00", "1.00", "1.50", "0.50", "0.25"]
-
-
-def test_a_zookeeper_that_does_not_serve_in_time_is_ended(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    calls = []
-
-    class Silent:
-        def __init__(self, folder: Path) -> None:
-            assert folder == tmp_path
-
-        def start(self) -> None:
-            calls.append("start")
-            raise NodeError("was not ready")
-
-        def kill(self) -> None:
-            calls.append("kill")
-
-    monkeypatch.setattr(serving, "ZooKeeperServer", Silent)
-    with pytest.raises(NodeError), serving.zookeeper_for("zookeeper", tmp_path):
-        raise AssertionError("it doesn't serve")
-    assert calls == ["start", "kill"]
 
 
 @pytest.mark.parametrize("peer", [None, Path("kafka-peer")])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import uuid
+from collections.abc import Mapping
 
 from blumfeld.wire.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
@@ -18,13 +19,15 @@ from campaigns.clients.java import CONFIG_COMMAND, TOOLS, run_tool
 from campaigns.clients.live_members import Protocol
 from campaigns.clients.records import numbered_samples
 from campaigns.clients.verdicts import require
+from campaigns.consensus import KRAFT, ZOOKEEPER
 from campaigns.coordinators import stable_offsets
 
 RECORDS = 30
 RECORD_BYTES = "100"
 COPIED = 300
 GROUPS = "consumer.group.ConsumerGroupCommand"
-PROTOCOLS: tuple[Protocol, ...] = ("classic", "consumer")
+PROTOCOLS: Mapping[str, tuple[Protocol, ...]] = {KRAFT: ("classic", "consumer"), ZOOKEEPER: ("classic",)}
+"""The protocols of groups that the brokers have, by consensus."""
 HEARTBEAT_MS, SESSION_MS = 7_000, 51_000
 
 
@@ -127,10 +130,10 @@ def groups(client: Client, scene: Scene) -> None:
     types = {"classic": "Classic", "consumer": "Consumer"}
     confluent = client_class("confluent-kafka")
     confluent(scene.bootstrap).produce(topic, numbered_samples(RECORDS, 1))
-    for protocol in PROTOCOLS:
+    for protocol in PROTOCOLS[scene.consensus]:
         confluent(scene.bootstrap, protocol).consume(topic, scene.group(protocol), RECORDS)
     listed = {row["GROUP"]: row["TYPE"] for row in table(tools.ask("GroupsCommand", "--list"))}
-    for protocol in PROTOCOLS:
+    for protocol in PROTOCOLS[scene.consensus]:
         equal("type", listed.get(scene.group(protocol)), types[protocol])
         _empty_group(tools, topic, scene.group(protocol))
 

@@ -194,7 +194,7 @@ def regex(client: Client, scene: Scene, protocol: Protocol) -> None:
 def remote_assignors(client: Client, scene: Scene, protocol: Protocol) -> None:
     """The broker assigns by the name that the members ask for: ``range`` gives runs, ``uniform`` even shares."""
     for name in ("uniform", "range"):
-        its = Scene(scene.bootstrap, f"{scene.tag}-{name}")
+        its = Scene(scene.bootstrap, f"{scene.tag}-{name}", scene.consensus)
         topic = its.new_topic(5)
         with cast(client, its, protocol) as members:
             pair = (members.join(topic, name), members.join(topic, name))

@@ -11,6 +11,7 @@ from campaigns.clients.checks.scene import Scene
 from campaigns.clients.client import Client
 from campaigns.clients.java import CONFIG_COMMAND, TOOLS, run_tool
 from campaigns.clients.verdicts import NotOffered, require
+from campaigns.consensus import ZOOKEEPER
 
 RECORDS = 300
 MANY_RECORDS, RECORD_BYTES = 2_000, 100
@@ -52,7 +53,8 @@ def cluster(client: Client, scene: Scene) -> None:
             re.MULTILINE,
         )
     )
-    require(features.get("group.version") == "1", f"features: {features}")
+    want = None if scene.consensus == ZOOKEEPER else "1"
+    require(features.get("group.version") == want, f"features: {features}")
     tools.refusal("FeatureCommand", "upgrade", "--dry-run", "--feature", "group.version=9")
     tools.refusal("ClusterTool", "unregister", "--id", ABSENT_BROKER)
 

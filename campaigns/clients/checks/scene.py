@@ -26,6 +26,7 @@ from blumfeld.wire.messages.fetch import FetchResponse
 from blumfeld.wire.messages.list_groups import ListGroupsRequest, ListGroupsResponse
 from blumfeld.wire.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from campaigns.clients.client import BROKERS_DEFAULT, CheckFailed
+from campaigns.consensus import KRAFT
 from campaigns.coordinators import coordinator_address
 from campaigns.raw_connection import RawConnection
 from campaigns.raw_requests import FETCH_VERSION, batches_of, fetch_request
@@ -41,7 +42,9 @@ class Scene:
     :param bootstrap: ``host:port`` of every broker of the cluster, with commas
     """
 
-    def __init__(self, bootstrap: str, tag: str) -> None:
+    def __init__(self, bootstrap: str, tag: str, consensus: str = KRAFT) -> None:
+        self.consensus = consensus
+        """What keeps the brokers' metadata (:mod:`campaigns.consensus`)."""
         self.bootstrap = bootstrap
         self.servers = tuple(bootstrap.split(","))
         self.tag = tag

@@ -15,6 +15,13 @@ class Account(msgspec.Struct):
     doubled: int = 0
     disordered: int = 0
 
+    def add(self, other: Account) -> None:
+        """Take in the counts of another load."""
+        self.acked += other.acked
+        self.lost += other.lost
+        self.doubled += other.doubled
+        self.disordered += other.disordered
+
 
 class AcknowledgedRecords:
     """Each partition's records are numbered from 0 on, in the order in which they were sent."""

@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Mapping, Sequence
 
+from campaigns.clients.java import JavaTools
 from campaigns.clients.live_members import Member, MemberSpec, Protocol, member_module
 from campaigns.clients.load.promises import GroupPromises, Place
 from campaigns.clients.verdicts import CheckFailed
@@ -17,6 +18,8 @@ MODULES: Mapping[Protocol, tuple[str, ...]] = {
     "consumer": ("confluent_member",),
 }
 """The kinds of members, in turn."""
+JAVA = "java"
+"""A kind of member: Kafka's VerifiableConsumer."""
 POLL_S = 0.05
 FINISH_S = 120.0
 """Longest wait at the end until both groups have committed everything."""
@@ -48,8 +51,12 @@ class Group:
         """Start a member."""
         module = self._modules[len(self._all) % len(self._modules)]
         spec = MemberSpec(self._topic, self.name, self.name)
-        command = [sys.executable, "-m", member_module(module)]
-        member = Member(command, spec.to_json(self._bootstrap), f"{self.name}-{len(self._all)}")
+        if module == JAVA:
+            command, said = JavaTools(self._bootstrap, self.name).member_command(spec)
+        else:
+            command = [sys.executable, "-m", member_module(module)]
+            said = spec.to_json(self._bootstrap)
+        member = Member(command, said, f"{self.name}-{len(self._all)}")
         self.living.append(member)
         self._all.append(member)
 
@@ -106,22 +113,30 @@ class Group:
 
 
 class Groups:
-    """The groups, with two members each at first."""
+    """The groups, with two members each at first, and ``more``."""
 
     def __init__(
-        self, bootstrap: str, topic: str, partitions: int, protocols: Sequence[Protocol] = BOTH
+        self,
+        bootstrap: str,
+        topic: str,
+        partitions: int,
+        protocols: Sequence[Protocol] = BOTH,
+        more: tuple[str, ...] = (),
     ) -> None:
-        """:param protocols: one group of each"""
+        """:param protocols: one group of each
+        :param more: kinds of members that each group has besides"""
         self.promises = GroupPromises()
         self._everything = {(topic, at) for at in range(partitions)}
         self.all = tuple(
-            Group(protocol, MODULES[protocol], bootstrap, topic, self.promises) for protocol in protocols
+            Group(protocol, (*MODULES[protocol], *more), bootstrap, topic, self.promises)
+            for protocol in protocols
         )
+        self._members = 2 + len(more)
 
     def start(self) -> None:
         """Start the members."""
         for group in self.all:
-            for _ in range(2):
+            for _ in range(self._members):
                 group.add()
 
     def await_owned(self, timeout_s: float) -> dict[str, float]:

@@ -50,6 +50,26 @@ class Watcher(Protocol):
         ...
 
 
+class LoadProducer(Protocol):
+    """A producer of numbered records."""
+
+    sent: list[int]
+    """Records sent so far, by partition."""
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether it still sends or waits for answers."""
+        ...
+
+    def start(self, watcher: Watcher) -> None:
+        """Begin; send until :meth:`finish`."""
+        ...
+
+    def finish(self, wait_s: float = FINISH_S) -> None:
+        """Send nothing new, and wait until every record is acknowledged or refused, for ``wait_s`` at most."""
+        ...
+
+
 class Librdkafka:
     """The producer of librdkafka, in a thread."""
 
@@ -143,7 +163,7 @@ class Librdkafka:
         return True
 
 
-Make = Callable[[str, str, int, float], Librdkafka]
+Make = Callable[[str, str, int, float], LoadProducer]
 """Makes a producer for bootstrap servers, a topic, its number of partitions and a rate."""
 
 

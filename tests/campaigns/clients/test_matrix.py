@@ -13,7 +13,20 @@ import pytest
 from blumfeld.testing.endings import TOLD_TO_END
 from campaigns.clients.__main__ import main
 from campaigns.clients.client import Client, NotOffered
-from campaigns.clients.matrix import FAILED, NOT_OFFERED, OK, Cell, Row, problems, remarks, run_cell
+from campaigns.clients.lacking import brokers_lack
+from campaigns.clients.matrix import (
+    ALL_COLUMNS,
+    FAILED,
+    NOT_OFFERED,
+    OK,
+    Cell,
+    Row,
+    problems,
+    remarks,
+    run_cell,
+    run_matrix,
+)
+from campaigns.consensus import CONSENSUS, KRAFT, ZOOKEEPER
 from campaigns.waits import await_true
 
 NOBODY = "127.0.0.1:1"
@@ -111,3 +124,15 @@ def test_a_client_offers_only_what_it_says() -> None:
 
     with pytest.raises(NotOffered, match="bare has no call for it"):
         Bare(NOBODY).group_ids()
+
+
+def test_columns_that_a_zookeeper_has_no_way_to_serve_are_declared_with_the_reason() -> None:
+    lacking = {
+        consensus: [column for column in ALL_COLUMNS if brokers_lack(consensus, column)]
+        for consensus in CONSENSUS
+    }
+    kip_848 = [column for column in ALL_COLUMNS if column.startswith(("848-", "migration"))]
+    assert lacking == {KRAFT: [], ZOOKEEPER: [*kip_848, "quorum"]}
+    [row] = run_matrix(["confluent-kafka"], ["migration"], NOBODY, lambda *_: None, ZOOKEEPER)
+    assert row.cells["migration"].verdict == NOT_OFFERED
+    assert "no group.version" in row.cells["migration"].note

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import attrs
 import pytest
 
 from campaigns.cluster.faults import (
     CUTS,
+    ENSEMBLE_FAULTS,
     ZOOKEEPER_FAULTS,
     BadFaultError,
     Leadership,
@@ -18,6 +20,7 @@ from campaigns.zookeeper_server import ZOOKEEPER
 
 ALL = (1, 2, 3)
 NOW = Leadership(controller=1, leaders=(2, 3, 1, 2, 3, 1), nodes=ALL, brokers=ALL)
+THREE_SERVERS = attrs.evolve(NOW, servers=(-1, 0, -2))
 APART = Leadership(controller=5, leaders=(2, 3, 1), nodes=(1, 2, 3, 4, 5, 6), brokers=ALL)
 
 
@@ -26,13 +29,13 @@ def test_a_plan_is_the_list_so_many_times() -> None:
     assert names == ["kill-leader", "rolling", "kill-leader", "rolling"]
 
 
-@pytest.mark.parametrize("name", [*ZOOKEEPER_FAULTS, *CUTS])
+@pytest.mark.parametrize("name", [*ZOOKEEPER_FAULTS, *ENSEMBLE_FAULTS, *CUTS, "cut-zookeeper-follower"])
 def test_every_fault_of_the_lists_is_one(name: str) -> None:
     assert parse_fault(name).name == name
 
 
 @pytest.mark.parametrize(
-    "name", ["kill", "kill-", "cut-zookeeper", "drown-leader", "kill-king", "kill--1", "rolling-leader", ""]
+    "name", ["kill", "kill-", "part-zookeeper", "drown-leader", "kill-king", "kill--1", "rolling-leader", ""]
 )
 def test_a_name_that_is_none_is_refused_with_the_names_that_are(name: str) -> None:
     with pytest.raises(BadFaultError, match=f"found {name}; allowed: rolling, or kill, .*-controller"):
@@ -49,6 +52,10 @@ def test_a_name_that_is_none_is_refused_with_the_names_that_are(name: str) -> No
         ("rolling", NOW, ALL),
         ("kill-3", NOW, (3,)),
         ("kill-zookeeper", NOW, (ZOOKEEPER,)),
+        ("kill-zookeeper", THREE_SERVERS, (-1, 0, -2)),
+        ("pause-zookeeper-leader", THREE_SERVERS, (-1,)),
+        ("cut-zookeeper-follower", THREE_SERVERS, (-2,)),
+        ("expire-leader", NOW, (2,)),
         # the controller leads partition 0
         ("pause-leader", Leadership(2, (2, 2, 3), ALL, ALL), (3,)),
         ("pause-both", Leadership(2, (2, 2, 3), ALL, ALL), (3, 2)),

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import threading
 from pathlib import Path
+from typing import cast
 
 import pytest
 
 from blumfeld.testing.cluster import COMBINED, LOOPBACK, node_places
 from blumfeld_kit.cluster import Cluster
+from campaigns import zookeeper_server
+from campaigns.cluster import harm as harm_module
 from campaigns.cluster.contenders import this_build
 from campaigns.cluster.harm import Harm
 from campaigns.cluster.namespaces import LOAD, Namespaces
+from campaigns.cluster.sessions import NoSessionError, SessionDoor
+from campaigns.door import Way
+from campaigns.zookeeper_server import zookeeper_ensemble
 
 
 class Wires(Namespaces):
@@ -63,3 +70,46 @@ def test_packets_pass_again_when_the_last_fault_that_drops_them_is_over(cluster:
     assert wires.dropped == {(LOAD, 2), (1, 2), (3, 2)}
     harm.end("deafen", [cluster.node(2)])
     assert not wires.dropped
+
+
+def test_a_cut_zookeeper_server_has_an_end_of_its_own_behind_the_nodes(
+    cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(zookeeper_server, "jars_folder", lambda: tmp_path)
+    servers = zookeeper_ensemble(tmp_path / "zookeeper", 3)
+    wires = Wires()
+    Harm(cluster, wires, servers=3).begin("cut", [servers[1]])
+    others = (LOAD, 1, 2, 3, 4, 6)
+    assert wires.dropped == {pair for other in others for pair in ((other, 5), (5, other))}
+
+
+def test_the_answer_of_the_controllers_multi_is_lost_by_a_topic_that_it_is_asked_for(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = []
+
+    class Door:
+        """Of one node."""
+
+        lost = threading.Event()
+
+        def lose_next_multi(self) -> None:
+            asked.append("armed")
+
+        def set(self, way: Way) -> None:
+            asked.append(way.name)
+
+    def begin_topic(bootstrap: str, name: str, replicas: int) -> None:
+        asked.append(f"{name} of {replicas}")
+        Door.lost.set()
+
+    monkeypatch.setattr(harm_module, "begin_topic", begin_topic)
+    harm = Harm(cluster, None, doors={2: cast(SessionDoor, Door())})
+    harm.begin("lose", [cluster.node(2)])
+    harm.end("lose", [cluster.node(2)])
+    assert asked == ["armed", "half-made-1 of 3", "OPEN"]
+    Door.lost.clear()
+    monkeypatch.setattr(harm_module, "begin_topic", lambda *_: None)
+    monkeypatch.setattr(harm_module, "LOST_S", 0.0)
+    with pytest.raises(NoSessionError, match="node 2 sent no multi"):
+        harm.begin("lose", [cluster.node(2)])

@@ -151,7 +151,7 @@ def test_without_zookeeper_acknowledgements_go_on_and_no_former_controller_write
 ) -> None:
     """The producer of the diary has one acknowledgement for each partition, from before the fault."""
     monkeypatch.setattr(zookeeper_server, "server_command", lambda *_: ["true"])
-    ensemble = Ensemble(ZooKeeperServer(tmp_path / "zookeeper"), TreeInWords())
+    ensemble = Ensemble((ZooKeeperServer(tmp_path / "zookeeper"),), TreeInWords())
     contender = this_build()
     cluster = Cluster(contender.commands, node_places([LOOPBACK] * 3, 0, THREE), tmp_path)
     settings = attrs.evolve(QUICK, zookeeper_down_s=0.02)

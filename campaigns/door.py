@@ -1,24 +1,21 @@
-"""A store that can be taken away: an S3 server in a process, and a door before it that is open, shut or mute."""
+"""A door before a server, which is open, shut or mute."""
 
 from __future__ import annotations
 
 import asyncio
-import subprocess
-import sys
+import random
 import threading
-from collections.abc import Coroutine, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Coroutine, Sequence
+from contextlib import suppress
 from enum import Enum
-from pathlib import Path
 from typing import Any
-from urllib.request import Request, urlopen
 
 from blumfeld.testing.process import free_port
-from campaigns.waits import await_true
 
 HOST = "127.0.0.1"
-START_S = 60.0
 BYTES = 1 << 16
+OPEN_S = 2.0
+"""Time that a target has to take a connection."""
 
 
 class Way(Enum):
@@ -30,11 +27,13 @@ class Way(Enum):
 
 
 class Door:
-    """A port that leads to the store. It runs in a thread."""
+    """A port that leads to a server. It runs in a thread."""
 
-    def __init__(self, target_port: int) -> None:
-        self.port = free_port()
-        self._target_port = target_port
+    def __init__(self, targets: Sequence[tuple[str, int]], host: str = HOST, port: int = 0) -> None:
+        """:param targets: servers that do the same; each connection leads to one that takes it
+        :param port: to listen on; a free one if none is given"""
+        self.host, self.port = host, port or free_port()
+        self._targets = tuple(targets)
         self._way = Way.OPEN
         self._server: asyncio.Server | None = None
         self._writers: set[asyncio.StreamWriter] = set()
@@ -58,7 +57,7 @@ class Door:
         asyncio.run_coroutine_threadsafe(work, self._loop).result(10)
 
     async def _listen(self) -> None:
-        self._server = await asyncio.start_server(self._serve, HOST, self.port)
+        self._server = await asyncio.start_server(self._serve, self.host, self.port)
 
     async def _turn(self, way: Way) -> None:
         if self._server is not None:
@@ -78,9 +77,9 @@ class Door:
                     pass
                 return
             with suppress(OSError):
-                there, back = await asyncio.open_connection(HOST, self._target_port)
+                there, back = await self._open_target()
                 self._writers.add(back)
-                await asyncio.gather(_pump(reader, back), _pump(there, writer))
+                await self._carry(reader, writer, there, back)
                 self._writers.discard(back)
         except (OSError, asyncio.CancelledError):
             pass
@@ -88,44 +87,29 @@ class Door:
             self._writers.discard(writer)
             writer.transport.abort()
 
+    async def _open_target(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        """Connect to a target; raise OSError if none takes the connection."""
+        for host, port in random.sample(self._targets, len(self._targets)):
+            with suppress(OSError, TimeoutError):
+                return await asyncio.wait_for(asyncio.open_connection(host, port), OPEN_S)
+        raise ConnectionRefusedError(f"none of {self._targets} takes a connection")
 
-async def _pump(source: asyncio.StreamReader, sink: asyncio.StreamWriter) -> None:
+    async def _carry(
+        self,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+        there: asyncio.StreamReader,
+        back: asyncio.StreamWriter,
+    ) -> None:
+        """Carry bytes both ways until either side ends."""
+        await asyncio.gather(pump(reader, back), pump(there, writer))
+
+
+async def pump(source: asyncio.StreamReader, sink: asyncio.StreamWriter) -> None:
+    """Carry bytes one way."""
     try:
         while data := await source.read(BYTES):
             sink.write(data)
             await sink.drain()
     finally:
         sink.close()
-
-
-@contextmanager
-def s3_behind_a_door(folder: Path, bucket: str) -> Iterator[Door]:
-    """Run moto's server with an empty bucket, and a door to it, until the block ends.
-
-    :raises OSError: the server didn't answer in time
-    """
-    port = free_port()
-    program = Path(sys.executable).with_name("moto_server")
-    with (folder / "moto.log").open("wb") as log:
-        command = [str(program), "-H", HOST, "-p", str(port)]
-        process = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT)
-        try:
-            url = f"http://{HOST}:{port}/{bucket}"
-            if not await_true(lambda: process.poll() is None and _made(url), START_S, 0.2):
-                raise OSError(f"moto_server doesn't answer; see {folder / 'moto.log'}")
-            door = Door(port)
-            try:
-                yield door
-            finally:
-                door.close()
-        finally:
-            process.kill()
-            process.wait()
-
-
-def _made(url: str) -> bool:
-    try:
-        with urlopen(Request(url, method="PUT", data=b""), timeout=5) as answer:
-            return bool(answer.status < 300)
-    except OSError:
-        return False
