@@ -22,10 +22,12 @@ class Pushes(Protocol):
     to what waits. A request is sent again until it is answered, the broker is gone, or the controller has ended.
     """
 
-    def begin(self, controller: ControllerId, image: MetadataImage) -> None:
-        """Send everything to every broker: UpdateMetadata, and LeaderAndIsr of the full set.
+    def begin(self, controller: ControllerId, image: MetadataImage, changes: Sequence[Change] = ()) -> None:
+        """Send everything to every broker: LeaderAndIsr of the full set, and UpdateMetadata.
 
         :param image: the controller's, live: what is sent is read from it when it is sent, or from a change
+        :param changes: those of the take-over, which the image has. They are sent first: nobody serves a partition
+            whose leader died before its replicas hear of the next one
         """
         ...
 

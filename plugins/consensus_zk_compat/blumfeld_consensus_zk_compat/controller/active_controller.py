@@ -151,8 +151,8 @@ class ActiveController:
         self._happened: deque[Part] = deque()
         """Events; the first one may be the next part of one."""
         self._replies: dict[Completion[Message], None] = {}
-        self._deleted_before: list[Change] = []
-        """Changes that delete topics, from before :meth:`begin`."""
+        self._before: list[Change] = []
+        """Changes that the tree has, from before :meth:`begin`."""
         self._work: Work | None = None
         self._periodic: dict[str, Timer] = {}
         self._begun = False
@@ -176,10 +176,11 @@ class ActiveController:
         if self._stopped:
             return
         self._begun, self._holds = True, False
-        self.pushes.begin(self.id, self.state.image)
-        for change in self._deleted_before:
-            self._committed(change)
-        self._deleted_before.clear()
+        before, self._before = self._before, []
+        self.pushes.begin(self.id, self.state.image, [c for c in before if not c.topics_deleted])
+        for change in before:
+            if change.topics_deleted:
+                self._committed(change)
         for command in self._controller.periodic():
             if command.decide != self._controller.noop:  # a record for logs
                 self._plan(command)
@@ -321,7 +322,7 @@ class ActiveController:
                 PartitionStep(topic.name, topic.topic_id, before, None)
                 for before in topic.partitions.values()
             )
-            self._deleted_before.append(Change(topics_deleted=(topic,), partitions=partitions))
+            self._before.append(Change(topics_deleted=(topic,), partitions=partitions))
 
     def topics_marked(self, names: Sequence[str]) -> None:
         """Somebody else has marked topics; the tree has the marks."""
@@ -441,8 +442,8 @@ class ActiveController:
             self.pushes.committed(change)
             if change.topics_deleted:
                 self._do(self.deletions.begin(change.topics_deleted, self.state.image.brokers))
-        elif change.topics_deleted:
-            self._deleted_before.append(change)
+        else:
+            self._before.append(change)
 
     def _written(self, part: Part, decision: ControllerDecision, steps: Sequence[DecidedStep]) -> None:
         if part.written is not None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import TypeAlias
 
@@ -22,6 +22,7 @@ from blumfeld_consensus_zk_compat.ports import ReplicaFailed, StaleController
 from blumfeld_consensus_zk_compat.pushes.plan import (
     DURING_DELETE,
     SLICE_PARTITIONS,
+    Key,
     LiveBrokers,
     Placed,
     Sender,
@@ -41,16 +42,20 @@ TIMEOUT_MS = 30_000
 """``controller.socket.timeout.ms``, a key that is gone from Kafka 4."""
 
 Stopped: TypeAlias = Completion[dict[TopicPartition, ErrorCode]]
-Key: TypeAlias = tuple[bytes, int]
 
 
 class Batch:
     """What waits to be sent to a broker. It is sent in the order LeaderAndIsr, UpdateMetadata, StopReplica; before
-    them UpdateMetadata without partitions, if brokers have changed: a follower needs its leader's address."""
+    them UpdateMetadata without partitions, if brokers have changed: a follower needs its leader's address.
+
+    Partitions that the broker leads come before others, and UpdateMetadata of a slice right behind its LeaderAndIsr:
+    clients wait for both."""
 
     def __init__(self) -> None:
         self.is_full = False
         """Everything is sent, as the tree has it when its turn comes."""
+        self.behind: Batch | None = None
+        """The batch before a full one, which need not send the same again."""
         self.brokers_changed = False
         self.leads: dict[Key, Placed] = {}
         self.shows: dict[Key, Placed] = {}
@@ -88,6 +93,8 @@ class Batch:
                     self.leads.pop(key, None)
                     self.shows[key] = Placed(step.topic, step.topic_id, step.before, deleted=True)
                 continue
+            if after.partition_epoch < 0:
+                continue  # it has no state in the tree yet: its first state comes as a change
             key = (step.topic_id, after.partition)
             if broker_id in removed_from(step):
                 self.leads.pop(key, None)
@@ -151,6 +158,19 @@ class BrokerChannel:
         self._work: Work | None = None
         self._runs = False
         self._closed = False
+
+    def begin(self, changes: Iterable[Change]) -> None:
+        """Send these changes, which the tree has, and then everything else."""
+        first = Batch()
+        for change in changes:
+            first.add(change, self.broker_id)
+        full = Batch()
+        full.is_full = True
+        if not first.is_empty:
+            first.brokers_changed, full.behind = True, first
+            self._queue.append(first)
+        self._queue.append(full)
+        self._begin()
 
     def send_all(self) -> None:
         """Send everything. It replaces what waits, except orders to stop replicas, which come first."""
@@ -252,18 +272,35 @@ class BrokerChannel:
         sender = self._sender
         if batch.is_full or batch.brokers_changed:
             yield update_metadata(sender, (), self._live())
-        leads: Iterable[Placed | None] = batch.leads.values()
-        shows: Iterable[Placed | None] = batch.shows.values()
         if batch.is_full:
-            leads = hosted(self._topics, self.broker_id)
-            shows = _both(hosted(self._topics, None), batch.shows.values())
-        for slice_ in _slices(leads):
-            yield None if slice_ is None else leader_and_isr(sender, slice_, self._live())
-        for slice_ in _slices(shows):
-            yield None if slice_ is None else update_metadata(sender, slice_, self._live())
+            yield from self._everything(batch)
+        else:
+            yield from self._changes(batch)
         stops = list(batch.stops.items())
         for begin in range(0, len(stops), SLICE_PARTITIONS):
             yield stop_replica(sender, stops[begin : begin + SLICE_PARTITIONS])
+
+    def _changes(self, batch: Batch) -> Iterator[Message | None]:
+        shows = dict(batch.shows)
+        leads = sorted(batch.leads.values(), key=lambda placed: placed.image.leader != self.broker_id)
+        for slice_ in _slices(leads):
+            if slice_ is None:
+                yield None
+                continue
+            yield leader_and_isr(self._sender, slice_, self._live())
+            shown = [shows.pop(key) for placed in slice_ if (key := placed.key) in shows]
+            yield None
+            yield update_metadata(self._sender, shown, self._live())
+        for slice_ in _slices(shows.values()):
+            yield None if slice_ is None else update_metadata(self._sender, slice_, self._live())
+
+    def _everything(self, batch: Batch) -> Iterator[Message | None]:
+        behind = batch.behind or Batch()
+        for slice_ in _slices(_less(hosted(self._topics, self.broker_id), behind.leads)):
+            yield None if slice_ is None else leader_and_isr(self._sender, slice_, self._live())
+        shows = _both(_less(hosted(self._topics, None), behind.shows), batch.shows.values())
+        for slice_ in _slices(shows):
+            yield None if slice_ is None else update_metadata(self._sender, slice_, self._live())
 
     def _answer(self, request: Message) -> Steps[Message | None]:
         """Send until there is an answer; ``None`` if the broker can't be sent this at all."""
@@ -311,6 +348,13 @@ def _ends(sent: Completion[Message], done: Completion[Message]) -> None:
         sent.fail(done.error)
     else:
         sent.complete(done.result())
+
+
+def _less(placed: Iterable[Placed | None], sent: Mapping[Key, Placed]) -> Iterator[Placed | None]:
+    """Leaves out what was sent as it is."""
+    for one in placed:
+        if one is None or (known := sent.get(one.key)) is None or known.image != one.image:
+            yield one
 
 
 def _both(first: Iterable[Placed | None], second: Iterable[Placed]) -> Iterator[Placed | None]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 
 from blumfeld.metadata.image.cluster_image import MetadataImage
@@ -54,13 +55,14 @@ class ControllerPushes:
         """The controller's image, for the addresses of brokers."""
         return self._image
 
-    def begin(self, controller: ControllerId, image: MetadataImage) -> None:
-        """As ``Pushes.begin``."""
+    def begin(self, controller: ControllerId, image: MetadataImage, changes: Sequence[Change] = ()) -> None:
+        """As ``Pushes.begin``. Brokers that lead most of what has changed come first."""
         self._controller, self._image = controller, image
         self._topics = TreeTopics(image.topics)
-        for broker in list(image.brokers.values()):
-            if not broker.fenced:
-                self._open(broker.broker_id).send_all()
+        led = Counter(step.after.leader for change in changes for step in change.partitions if step.after)
+        live = [broker.broker_id for broker in image.brokers.values() if not broker.fenced]
+        for broker_id in sorted(live, key=lambda broker_id: -led[broker_id]):
+            self._open(broker_id).begin(changes)
 
     def committed(self, change: Change) -> None:
         """As ``Pushes.committed``."""

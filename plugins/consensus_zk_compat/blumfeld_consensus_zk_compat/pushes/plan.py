@@ -7,7 +7,7 @@ StopReplica. One difference: a request has up to :data:`SLICE_PARTITIONS` partit
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import msgspec
 
@@ -44,6 +44,8 @@ DURING_DELETE = -2
 """As leader in UpdateMetadata, and as leader epoch in StopReplica: the topic is being deleted."""
 NO_LEADER = -1
 
+Key: TypeAlias = tuple[bytes, int]
+
 
 class Placed(NamedTuple):
     """One partition as a broker is to be told of it."""
@@ -55,6 +57,11 @@ class Placed(NamedTuple):
     """LeaderAndIsr tells the broker to create the log: no broker has one yet."""
     deleted: bool = False
     """UpdateMetadata tells the broker that the topic is being deleted."""
+
+    @property
+    def key(self) -> Key:
+        """Topic id and partition."""
+        return self.topic_id, self.image.partition
 
 
 class Stop(NamedTuple):

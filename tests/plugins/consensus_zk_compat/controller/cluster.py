@@ -50,12 +50,14 @@ class NotedPushes:
         self.image = MetadataImage()
         self.begun_with: dict[str, dict[int, PartitionImage]] = {}
         self.changes: list[Change] = []
+        self.changed_before: list[Change] = []
         self.calls: list[tuple[Any, ...]] = []
         self.held: list[tuple[int, Completion[dict[TopicPartition, ErrorCode]]]] = []
         self.stopped = False
 
-    def begin(self, controller: ControllerId, image: MetadataImage) -> None:
+    def begin(self, controller: ControllerId, image: MetadataImage, changes: Sequence[Change] = ()) -> None:
         self.controller, self.image = controller, image
+        self.changed_before = list(changes)
         self.begun_with = {name: dict(topic.partitions) for name, topic in image.topics.items()}
         self.calls.append(("begin",))
         self.node.cluster.told(self, None)

@@ -100,6 +100,28 @@ def test_a_broker_that_registers_anew_between_two_looks_went_and_came() -> None:
     assert calls == [("went", 1), ("came", 1)]
 
 
+def test_the_pushes_begin_with_what_the_take_over_has_changed() -> None:
+    cluster = Cluster(nodes=2)
+    first = cluster.begin()
+    cluster.create("t", [1, 2], [2, 1], [1, 2])
+    cluster.zookeeper.expire(first.session.session_id)
+    cluster.stop_broker(1)
+    cluster.advance(1_000)
+    pushes = cluster.controller.pushes
+    assert pushes is not None
+    steps = [step for change in pushes.changed_before for step in change.partitions]
+    elected = [step.after for step in steps if step.after and step.before and step.before.leader == 1]
+    assert [(after.partition, after.leader, after.leader_epoch) for after in elected] == [
+        (0, 2, 1),
+        (2, 2, 1),
+    ]
+    assert all(
+        step.after == pushes.image.topics["t"].partitions[step.after.partition]
+        for step in steps
+        if step.after
+    )
+
+
 def test_another_candidate_takes_over_when_the_controllers_session_is_over() -> None:
     cluster = Cluster(nodes=2)
     first = cluster.begin()

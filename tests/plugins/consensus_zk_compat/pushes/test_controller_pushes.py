@@ -434,3 +434,76 @@ def test_a_queue_that_is_sent_at_once_is_no_end_of_the_channel(
     brokers.begin(image)
     brokers.commit(changed(image, "orders", 0, leader=2, leader_epoch=1))
     assert leads(*brokers.take(1)) == [("orders", 0, 1, False)]
+
+
+def take_over(brokers: Brokers, image: MetadataImage, *changes: Change) -> None:
+    """A controller begins whose take-over made these changes."""
+    step = ImageStep(image)
+    for changed_partition in (change.partitions[0] for change in changes):
+        after = changed_partition.after
+        assert after is not None
+        fields = {name: getattr(after, name) for name in ("isr", "leader", "leader_epoch", "partition_epoch")}
+        step.replay(partition(ORDERS, after.partition, after.replicas, **fields))
+    step.finish(1, 0)
+    brokers.pushes.begin(CONTROLLER, image, changes)
+    brokers.runtime.run_turn()
+
+
+def test_a_take_over_tells_first_what_it_has_changed(brokers: Brokers) -> None:
+    """A partition whose leader died is served by nobody before its replicas hear of the next one."""
+    partitions = [partition(ORDERS, index, (1, 2)) for index in range(6)]
+    image = image_of(broker(1), broker(2), TopicRecord(name="orders", topic_id=ORDERS), *partitions)
+    elected = changed(image, "orders", 4, leader=2, leader_epoch=1, isr=(2,))
+    take_over(brokers, image, elected)
+    told = [(leads(m), shows(m)) for m in brokers.take(2) if leads(m) or shows(m)]
+    rest = [0, 1, 2, 3, 5]
+    assert told == [
+        ([("orders", 4, 1, False)], []),
+        ([], [("orders", 4, 2)]),
+        ([("orders", index, 0, False) for index in rest], []),
+        ([], [("orders", index, 1) for index in rest]),
+    ]
+
+
+def test_a_broker_hears_first_of_what_it_leads_and_each_slice_is_shown_behind(
+    brokers: Brokers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("blumfeld_consensus_zk_compat.pushes.channel.SLICE_PARTITIONS", 2)
+    partitions = [partition(ORDERS, index, (1, 2)) for index in range(4)]
+    image = image_of(broker(1), broker(2), TopicRecord(name="orders", topic_id=ORDERS), *partitions)
+    leaders = {0: 1, 1: 2, 2: 1, 3: 2}
+    elections = [changed(image, "orders", at, leader=to, leader_epoch=1) for at, to in leaders.items()]
+    take_over(brokers, image, *elections)
+    told = [(to, [at for _, at, _, _ in leads(m)] or [at for _, at, _ in shows(m)]) for to, m in brokers.sent]
+    assert [partitions for to, partitions in told if to == 2 and partitions] == [
+        [1, 3],
+        [1, 3],
+        [0, 2],
+        [0, 2],
+    ]
+    assert [partitions for to, partitions in told if to == 1 and partitions] == [
+        [0, 2],
+        [0, 2],
+        [1, 3],
+        [1, 3],
+    ]
+
+
+def test_the_broker_that_leads_most_of_a_take_over_is_told_first(brokers: Brokers) -> None:
+    image = small()
+    take_over(brokers, image, changed(image, "orders", 1, leader=3, leader_epoch=1))
+    assert brokers.sent[0][0] == 3
+
+
+def test_a_replica_that_a_take_over_removes_is_deleted(brokers: Brokers) -> None:
+    image = small()
+    take_over(brokers, image, changed(image, "orders", 0, replicas=(1, 3), isr=(1, 3), leader_epoch=1))
+    assert stops(*brokers.take(2)) == [("orders", 0, 1, True)]
+
+
+def test_what_changes_behind_a_take_over_is_in_its_full_set(brokers: Brokers) -> None:
+    image = small()
+    brokers.pushes.begin(CONTROLLER, image, [changed(image, "orders", 0, leader=2, leader_epoch=1)])
+    brokers.pushes.committed(changed(image, "orders", 0, leader=1, leader_epoch=2))
+    brokers.runtime.run_turn()
+    assert leads(*brokers.take(1)) == [("orders", 0, 1, False), ("orders", 0, 2, False)]
