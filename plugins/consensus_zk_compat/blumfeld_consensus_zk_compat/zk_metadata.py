@@ -7,7 +7,7 @@ nodes of ``/config``.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 
 from msgspec.structs import replace
 
@@ -26,6 +26,7 @@ from blumfeld.wire.errors import BrokerError, ErrorCode
 from blumfeld.wire.messages.assign_replicas_to_dirs import AssignReplicasToDirsRequest
 from blumfeld.wire.messages.broker_heartbeat import BrokerHeartbeatRequest
 from blumfeld.wire.messages.broker_registration import BrokerRegistrationRequest
+from blumfeld.wire.messages.metadata_records import AccessControlEntryRecord
 from blumfeld.wire.primitives import uuid_text
 from blumfeld.wire.schema import Message
 from blumfeld_consensus_zk_compat.controller.candidate import Candidate
@@ -44,6 +45,7 @@ from blumfeld_consensus_zk_compat.node.sessions import Sessions
 from blumfeld_consensus_zk_compat.ports import Pushes, ReplicaFailed, StaleController
 from blumfeld_consensus_zk_compat.pushes.controller_pushes import ControllerPushes
 from blumfeld_consensus_zk_compat.tree.loading import Loaded, loaded
+from blumfeld_consensus_zk_compat.tree.versions import KnownAcls
 
 MakeSession = Callable[[bool], ZooKeeper]
 """(whether to create the chroot if it isn't there) → a session that isn't connected."""
@@ -110,6 +112,8 @@ class ZkMetadata:
             told=self._life.told,
         )
         self._configuration: Configuration | None = None
+        self._acls = KnownAcls()
+        """Those of the node's image."""
         self._candidate: Candidate | None = None
         self._pushes: ControllerPushes | None = None
         """Those of this node's last term as controller."""
@@ -198,6 +202,11 @@ class ZkMetadata:
             image.registrations[broker_id] = replace(known, broker_epoch=UNKNOWN_EPOCH)
             image.brokers[broker_id] = replace(image.brokers[broker_id], epoch=UNKNOWN_EPOCH)
         self._node_image.load(image)
+        self._acls.note(
+            record for record in image.kept.values() if isinstance(record, AccessControlEntryRecord)
+        )
+        for path, error in tree.unreadable.items():
+            self._unreadable(path, error)
         self._started = True
         configuration.begin()
         self._life.session(session)
@@ -259,16 +268,24 @@ class ZkMetadata:
             runtime=self._runtime,
             events=self._events,
             image=self._node_image,
-            read=self._entity_read,
+            acls=self._acls,
+            counts=self.counts,
+            changed=self._node_changed,
         )
 
     def _topic_configs(self, names: Sequence[str]) -> Completion[list[Message]]:
         assert self._configuration is not None
         return self._configuration.topics(names)
 
-    def _entity_read(self, entity: str, values: Mapping[str, str], version: int | None) -> None:
+    def _node_changed(self, path: str) -> None:
         if self._candidate is not None:
-            self._candidate.entity_read(entity, values, version)
+            self._candidate.node_changed(path)
+
+    def _unreadable(self, path: str, error: str) -> None:
+        """A load has left a node out: it is read again when it is mended."""
+        self.counts.unreadable_found(self._events, path, error)
+        if self._configuration is not None:
+            self._configuration.look_at(path)
 
     # The controller in this node
 
@@ -288,6 +305,7 @@ class ZkMetadata:
             commands=composition.controller_commands,
             section_kinds=self._section_kinds,
             counts=self.counts,
+            unreadable=self._unreadable,
         )
         self._candidate.begin()
 

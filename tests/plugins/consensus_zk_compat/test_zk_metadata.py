@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from blumfeld.spi.completion import Completion
 from blumfeld.spi.zookeeper import NodeStat, Watch
 from blumfeld.wire.errors import ErrorCode
@@ -173,6 +175,60 @@ def test_a_configuration_that_is_written_while_a_controller_loads_the_tree_is_in
         await nodes.until(
             lambda: nodes.metadata(heir).controller_image.config(2, "orders") == {"retention.ms": "5000"}
         )
+
+    nodes.run(story())
+
+
+def test_acls_and_credentials_that_anybody_writes_reach_every_node_and_the_controller() -> None:
+    nodes = ZkNodes(3)
+    acl = b'{"acls":[{"principal":"User:a","permissionType":"Allow","host":"*","operation":"Read"}],"version":1}'
+    scram = b'{"version":1,"config":{"SCRAM-SHA-256":"salt=c2FsdA==,stored_key=YQ==,server_key=YQ==,iterations=4096"}}'
+
+    async def story() -> None:
+        await nodes.until(lambda: nodes.controller > 0)
+        await nodes.pause(1_000)
+        tool = nodes.sessions[2]
+        for path in ("/kafka-acl", "/kafka-acl/Topic", paths.ACL_CHANGES):
+            await tool.create(path)
+        await tool.create("/kafka-acl/Topic/t", acl)
+        await tool.create(f"{paths.ACL_CHANGES}/acl_changes_", b"TOPIC:t", sequential=True)
+        await tool.create(paths.config("users/u"), scram)
+        change = b'{"version":2,"entity_path":"users/u"}'
+        await tool.create(f"{paths.CONFIG_CHANGES}/config_change_", change, sequential=True)
+        await nodes.pause(500)
+        images: list[Any] = [nodes.metadata(node_id).image for node_id in (1, 2, 3)]
+        images.append(nodes.metadata(nodes.controller).controller_image)
+        assert [len(image.kept) for image in images] == [2, 2, 2, 2]
+        assert images[0].kept == images[1].kept == images[2].kept == images[3].kept
+
+    nodes.run(story())
+
+
+def test_nodes_start_and_take_over_beside_a_configuration_that_cannot_be_read() -> None:
+    nodes = ZkNodes(2)
+
+    async def story() -> None:
+        await nodes.create("orders", replicas=2)
+        first = nodes.controller
+        await nodes.sessions[first].set(paths.config("topics/orders"), b"not json")
+        await nodes.machine(first).stop()
+        await nodes.until(lambda: nodes.controller == 3 - first)
+        assert await nodes.machine(first).start()
+        assert await nodes.produce("orders", [b"a"]) == 0
+        for node_id in (1, 2):
+            shown = {metric.name: metric.read() for metric in metrics(nodes.metadata(node_id).counts)}
+            assert shown["blumfeld_zookeeper_unreadable_nodes"] == 1
+            said = [
+                v for at, e, v in nodes.events if at == node_id and e.startswith("a node of the tree can't")
+            ]
+            assert len(said) == 1
+            assert "/config/topics/orders holds b'not json'" in said[0]["error"]
+        mended = b'{"version":1,"config":{"retention.ms":"5"}}'
+        await nodes.sessions[first].set(paths.config("topics/orders"), mended)
+        for node_id in (1, 2):
+            await nodes.until(lambda at=node_id: nodes.metadata(at).image.config(2, "orders"))  # type: ignore[misc]
+        controller = nodes.metadata(3 - first)
+        await nodes.until(lambda: controller.controller_image.config(2, "orders") == {"retention.ms": "5"})
 
     nodes.run(story())
 

@@ -106,8 +106,8 @@ def test_a_node_of_the_tree_that_cannot_be_read_is_named() -> None:
 
     async def story() -> None:
         await write(nodes, "/cluster/id", b'{"version":"1","id":"of-a-kafka"}')
-        await write(nodes, "/config/topics/t", b"not json")
-        assert "/config/topics/t holds b'not json'; allowed: " in await refused(nodes)
+        await write(nodes, "/kafka-acl/Topic/t", b"not json")
+        assert "/kafka-acl/Topic/t holds b'not json'; allowed: " in await refused(nodes)
 
     run(nodes, story())
 

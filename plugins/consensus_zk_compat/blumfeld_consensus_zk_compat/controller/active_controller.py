@@ -50,7 +50,12 @@ from blumfeld_consensus_zk_compat.controller.broker_lives import (
     replicas_restored,
     shut_down,
 )
-from blumfeld_consensus_zk_compat.controller.decided_steps import DecidedStep, replayed, with_leader_epochs
+from blumfeld_consensus_zk_compat.controller.decided_steps import (
+    DecidedStep,
+    replayed,
+    with_acl_ids,
+    with_leader_epochs,
+)
 from blumfeld_consensus_zk_compat.controller.deletions import Deletions, Effect, StopReplicas
 from blumfeld_consensus_zk_compat.controller.election import Elected
 from blumfeld_consensus_zk_compat.controller.topic_names import create_unless_marked, grow_unless_marked
@@ -381,6 +386,7 @@ class ActiveController:
                 self._check(decision.records)
                 by_leader = isinstance(part.command, AlterPartitionRequest)
                 with_leader_epochs(self.state.image, decision.records, by_leader=by_leader)
+                with_acl_ids(decision.records)
         except BrokerError as error:
             self._undecided(part, error)
         except Exception as defect:

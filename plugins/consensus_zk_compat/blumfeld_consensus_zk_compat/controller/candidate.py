@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 
 from blumfeld.config.values import BrokerConfig
@@ -39,6 +39,7 @@ class Candidate:
     :param seen: is told of each controller's broker id that is seen, ``None`` if there is none
     :param refused: is told why no election is held: the cluster belongs to KRaft
     :param counts: of the node; those of one candidate, if none are given
+    :param unreadable: is told of the path of each node that a take-over left out, and of the error
     """
 
     def __init__(
@@ -57,6 +58,7 @@ class Candidate:
         commands: Sequence[ControllerCommand] = (),
         section_kinds: SectionKinds = NO_SECTIONS,
         counts: Counts | None = None,
+        unreadable: Callable[[str, str], None] = lambda _, __: None,
     ) -> None:
         self._zookeeper = zookeeper
         self._runtime = runtime
@@ -79,11 +81,12 @@ class Candidate:
         )
         self._taking_over: Task | None = None
         self._term: Term | None = None
-        self._read_meanwhile: dict[str, tuple[Mapping[str, str], int | None]] = {}
-        """Entities that were read since the election was won: the load may have read them before they were written."""
+        self._changed_meanwhile: dict[str, None] = {}
+        """Nodes that changed since the election was won: the load may have read them before."""
         self._won_ms = 0.0
         self.elections_won = 0
         self.counts = counts or Counts()
+        self._unreadable = unreadable
         self._fences = RepeatedEvents(runtime)
 
     @property
@@ -108,14 +111,14 @@ class Candidate:
         else:
             self._term.active.submit(command, reply)
 
-    def entity_read(self, entity: str, values: Mapping[str, str], version: int | None) -> None:
-        """As ``Term.entity_read``; the term hears of it when the tree is loaded. Without a term under way or at work it
-        changes nothing: the load of the next one reads the entity.
+    def node_changed(self, path: str) -> None:
+        """As ``Term.node_changed``; the term hears of it when the tree is loaded. Without a term under way or at work
+        it changes nothing: the load of the next one reads the node.
         """
         if self._term is not None:
-            self._term.entity_read(entity, values, version)
+            self._term.node_changed(path)
         elif self._taking_over is not None:
-            self._read_meanwhile[entity] = values, version
+            self._changed_meanwhile[path] = None
 
     async def resign(self) -> None:
         """Decide no more, give ``/controller`` up and stand no more."""
@@ -152,7 +155,7 @@ class Candidate:
         if self._taking_over is not None:
             self._taking_over.cancel()
             self._taking_over = None
-        self._read_meanwhile.clear()
+        self._changed_meanwhile.clear()
         term, self._term = self._term, None
         if term is not None:
             term.stop()
@@ -190,9 +193,11 @@ class Candidate:
         if self._zookeeper.state is SessionState.SUSPENDED:
             term.active.suspend()
         term.take_over()
-        for entity, (values, version) in self._read_meanwhile.items():
-            term.entity_read(entity, values, version)
-        self._read_meanwhile.clear()
+        for path in self._changed_meanwhile:
+            term.node_changed(path)
+        self._changed_meanwhile.clear()
+        for path, said in tree.unreadable.items():
+            self._unreadable(path, said)
 
     async def _load(self, elected: Elected) -> tuple[Loaded, TopicWatches]:
         """Load the tree, as often as it takes to have it in a form that can be controlled."""

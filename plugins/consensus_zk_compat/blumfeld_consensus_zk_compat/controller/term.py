@@ -6,7 +6,7 @@ that went, partitions without a leader, reassignments. Then the brokers are told
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Protocol, TypeVar
 
@@ -25,6 +25,7 @@ from blumfeld.spi.zookeeper import (
     Check,
     ConnectionLostError,
     Delete,
+    Node,
     NoNodeError,
     SessionExpiredError,
     Watch,
@@ -61,16 +62,16 @@ from blumfeld_consensus_zk_compat.controller.watched_nodes import (
 )
 from blumfeld_consensus_zk_compat.ports import Pushes, ReplicaFailed, StaleController
 from blumfeld_consensus_zk_compat.tree import paths
-from blumfeld_consensus_zk_compat.tree.forms import TreeError, broker_record, decode_broker
+from blumfeld_consensus_zk_compat.tree.forms import NoFormError, TreeError, broker_record, decode_broker
 from blumfeld_consensus_zk_compat.tree.forms_topics import (
     decode_log_dir_event,
     decode_partitions,
     decode_reassignments,
     decode_state,
 )
-from blumfeld_consensus_zk_compat.tree.image_entities import changed_entity
 from blumfeld_consensus_zk_compat.tree.loading import Loaded, subtree
-from blumfeld_consensus_zk_compat.tree.writing import Multi, TreeWriter
+from blumfeld_consensus_zk_compat.tree.told_nodes import changed_node
+from blumfeld_consensus_zk_compat.tree.writing import Multi, TreeWriter, check_form
 
 T = TypeVar("T")
 FITS_ALWAYS = 1_000
@@ -140,6 +141,8 @@ class Term:
         self._controller = Controller(tree.image, config, features, commands)
         self._watched: list[WatchedNode] = []
         self._timer: Timer | None = None
+        self._later: dict[str, Timer] = {}
+        """Nodes that are to be read when the connection is there again."""
         self._dropped = dropped
         self._brokers = dict(tree.image.registrations)
         """The registrations that the controller was told of."""
@@ -166,21 +169,47 @@ class Term:
             watched.stop()
         for task in self._tasks:
             task.cancel()
-        if self._timer is not None:
-            self._timer.cancel()
+        for timer in (self._timer, *self._later.values()):
+            if timer is not None:
+                timer.cancel()
         self.active.stop()
 
-    def entity_read(self, entity: str, values: Mapping[str, str], version: int | None) -> None:
-        """A node has written a configuration, quota or credential: the tree has it.
+    def node_changed(self, path: str) -> None:
+        """Somebody has written a configuration, quota, credential, ACL or token, perhaps this controller: read it."""
+        # Requests of one session take effect in order, so what was planned until now is in the answer.
+        planned = self._writer.versions.nodes.get(path)
 
-        :param version: that of its znode; ``None``: it has none
-        """
+        def read(done: Completion[Node]) -> None:
+            if done.error is None:
+                node = done.result()
+                self._learn(path, planned, node.data, node.stat.version)
+            elif isinstance(done.error, NoNodeError):
+                self._learn(path, planned, None, None)
+            elif isinstance(done.error, ConnectionLostError):
+                self._later[path] = self._runtime.call_later(RETRY_MS, partial(self.node_changed, path))
+
+        self._later.pop(path, None)
+        self._zookeeper.get(path).when_done(read)
+
+    def _learn(self, path: str, planned: int | None, data: bytes | None, version: int | None) -> None:
+        """Take what a node says, unless this controller has planned a write of it since the read was sent."""
+        versions = self._writer.versions
 
         def learn(state: ControllerState, _: Moment) -> ControllerDecision:
-            return ControllerDecision(changed_entity(state.image, entity, values), NO_RESPONSE, atomic=False)
+            records: Sequence[Message] = ()
+            if versions.nodes.get(path) != planned:
+                self.node_changed(path)
+            else:
+                is_read = True
+                try:
+                    records = changed_node(state.image, versions.acls, path, data)
+                except TreeError:  # the node that follows says so
+                    is_read = False
+                self._writer.seen(path, version, data, is_read=is_read)
+                versions.acls.note(records)
+            return ControllerDecision(list(records), NO_RESPONSE, atomic=False)
 
-        self._writer.seen(paths.config(entity), version)
-        self.active.soon(Part(f"configuration of {entity}", learn, is_learned=True))
+        self.active.soon(Part(f"what {path} says", learn, is_learned=True))
 
     def _replicas_failed(self, broker_id: int, partitions: Sequence[TopicPartition]) -> None:
         self.active.replicas_failed(broker_id, partitions)
@@ -234,8 +263,8 @@ class Term:
     def _check_fits(self, records: Sequence[Message]) -> None:
         """Refuse what a tree can't keep, before the image has it.
 
-        :raises BrokerError: INVALID_REQUEST: the configuration of a group; POLICY_VIOLATION: the assignment of a topic
-            is too large for one node
+        :raises BrokerError: INVALID_REQUEST: the configuration of a group, or an ACL, credential or quota that Kafka
+            3.9 has no form for; POLICY_VIOLATION: the assignment of a topic is too large for one node
         """
         grown: dict[bytes, dict[int, PartitionImage]] = {}
         names: dict[bytes, str] = {}
@@ -245,6 +274,10 @@ class Term:
                     ErrorCode.INVALID_REQUEST,
                     "a ZooKeeper keeps no configuration of groups: Kafka 3.9 has none there",
                 )
+            try:
+                check_form(record)
+            except NoFormError as error:
+                raise BrokerError(ErrorCode.INVALID_REQUEST, str(error)) from None
             if isinstance(record, TopicRecord):
                 names[record.topic_id] = record.name
             elif isinstance(record, PartitionRecord):

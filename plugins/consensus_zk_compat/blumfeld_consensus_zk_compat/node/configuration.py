@@ -1,18 +1,24 @@
-"""Configurations, quotas, credentials and feature levels of the node's image, kept up with the tree.
+"""Configurations, quotas, credentials, ACLs, delegation tokens and feature levels of the node's image, kept up with the
+tree.
 
-Whoever writes an entity below ``/config`` leaves a node in ``/config/changes``, which every node watches. Such a node
-goes after fifteen minutes, as in Kafka. A session that begins anew may have missed some, and so it reads every entity
-again.
+Whoever writes such a node leaves a notification, which every node watches: in ``/config/changes``,
+``/kafka-acl-changes``, ``/kafka-acl-extended-changes`` or ``/delegation_token/token_changes``. It goes after fifteen
+minutes, as in Kafka. A session that begins anew may have missed some, and so it reads every node again.
+
+A node that can't be taken is said once, and read again when it changes. Until then this node keeps what it has.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 
 from blumfeld.metadata.image.cluster_image import MetadataImage
+from blumfeld.metadata.image.step import BrokenMetadata
 from blumfeld.spi.completion import Completion, Steps
 from blumfeld.spi.hooks import EventLog
+from blumfeld.spi.repeated_events import RepeatedEvents
 from blumfeld.spi.runtime import Runtime, Task
 from blumfeld.spi.scheduler import Lane
 from blumfeld.spi.steps import waited
@@ -27,51 +33,71 @@ from blumfeld.spi.zookeeper import (
     ZooKeeperError,
 )
 from blumfeld.wire.schema import Message
+from blumfeld_consensus_zk_compat.counts import Counts
 from blumfeld_consensus_zk_compat.node.image import NodeImage
 from blumfeld_consensus_zk_compat.tree import paths
 from blumfeld_consensus_zk_compat.tree.forms import TreeError, decode_feature
-from blumfeld_consensus_zk_compat.tree.forms_configs import decode_config, decode_config_change
-from blumfeld_consensus_zk_compat.tree.image_entities import changed_entity, changed_features
+from blumfeld_consensus_zk_compat.tree.forms_configs import decode_config
+from blumfeld_consensus_zk_compat.tree.image_entities import changed_features
 from blumfeld_consensus_zk_compat.tree.loading import entity_records
+from blumfeld_consensus_zk_compat.tree.told_nodes import NOTIFICATIONS, changed_node, told_node
+from blumfeld_consensus_zk_compat.tree.versions import KnownAcls
 
 CHANGE_LASTS_MS = 15 * 60 * 1_000
 RETRY_MS = 500
-"""Pause before the next look after a lost connection, or a node that can't be read."""
+"""Pause before the next look after a lost connection."""
+DENIED_RETRY_MS = 30_000
+"""Pause before the next look at what this session may not read: a change of its list of rights tells nobody."""
 
-EntityRead = Callable[[str, Mapping[str, str], int | None], None]
-"""(entity, its values, the version of its node, ``None`` if it has none)."""
+NodeChanged = Callable[[str], None]
+"""(path): what is there has changed."""
 
 
 class Configuration:
     """Follows the tree in one session, from :meth:`begin` to :meth:`stop`.
 
-    :param read: is told of each entity that was read, for a controller in this node
+    :param acls: as the node's image has them; kept up with it
+    :param changed: is told of each node that was read, for a controller in this node
     """
 
     def __init__(
-        self, *, zookeeper: ZooKeeper, runtime: Runtime, events: EventLog, image: NodeImage, read: EntityRead
+        self,
+        *,
+        zookeeper: ZooKeeper,
+        runtime: Runtime,
+        events: EventLog,
+        image: NodeImage,
+        acls: KnownAcls,
+        counts: Counts,
+        changed: NodeChanged,
     ) -> None:
         self._zookeeper = zookeeper
         self._runtime = runtime
         self._events = events
+        self._repeated = RepeatedEvents(runtime)
         self._image = image
-        self._read = read
+        self._acls = acls
+        self._counts = counts
+        self._changed_node = changed
         self._seen: dict[str, int] = {}
-        """Names of ``/config/changes`` that were looked at, and when each was created."""
+        """Notifications that were looked at, and when each was created."""
         self._unread: dict[str, None] = {}
-        """Entities that could not be read."""
+        """Paths that are to be read."""
         self._changed: Completion[None] = Completion()
         self._task: Task | None = None
 
     async def note_changes(self) -> None:
         """Note what was changed before the tree is loaded: it will be in it."""
-        self._seen = dict.fromkeys(await self._children(paths.CONFIG_CHANGES), self._runtime.now_ms())
+        now_ms = self._runtime.now_ms()
+        for above in NOTIFICATIONS:
+            self._seen.update((f"{above}/{name}", now_ms) for name in await self._children(above))
 
     def begin(self, *, again: bool = False) -> None:
         """Follow from now on.
 
         :param again: an earlier session followed before: read everything
         """
+        self._unread.update(dict.fromkeys(path for path in self._counts.unreadable if path != paths.FEATURE))
         self._task = self._runtime.spawn(self._follow(again), "follow configurations")
 
     def stop(self) -> None:
@@ -87,17 +113,15 @@ class Configuration:
         reads = [(name, self._zookeeper.get(paths.config(f"topics/{name}"))) for name in names]
         records: list[Message] = []
         for name, read in reads:
+            path = paths.config(f"topics/{name}")
             try:
                 node: Node = yield from waited(read)
-                values = decode_config(paths.config(f"topics/{name}"), node.data)
-                records += entity_records(f"topics/{name}", values)
+                records += entity_records(f"topics/{name}", decode_config(path, node.data))
             except NoNodeError:
                 continue
-            except (ZooKeeperError, TreeError) as error:
+            except (ZooKeeperError, TreeError):
                 # Until it can be read, the topic has the defaults.
-                self._events.warning("a topic's configuration can't be read", topic=name, error=str(error))
-                self._unread[f"topics/{name}"] = None
-                self._look_again()
+                self.look_at(path)
         return records
 
     async def _follow(self, again: bool) -> None:
@@ -114,6 +138,11 @@ class Configuration:
             except ConnectionLostError:
                 await self._pause()
                 continue
+            except ZooKeeperError as error:  # a list of names that this session may not read
+                said = "changes in the tree can't be followed; tried again"
+                self._repeated.say(self._events.error, said, error.path, error=str(error))
+                await self._pause()
+                continue
             await self._changed
 
     def _event(self, _: WatchEvent) -> None:
@@ -123,65 +152,97 @@ class Configuration:
         if not self._changed.done:
             self._changed.complete(None)
 
+    def look_at(self, path: str) -> None:
+        """Have a node read."""
+        self._unread[path] = None
+        self._look_again()
+
     async def _children(self, path: str, watch: Watch | None = None) -> tuple[str, ...]:
+        """The names below a node. With ``watch``: told of its creation, too."""
         try:
             return await self._zookeeper.children(path, watch)
         except NoNodeError:
+            if watch is not None and await self._zookeeper.exists(path, watch) is not None:
+                self._look_again()
             return ()
 
     async def _read_changes(self) -> None:
-        names = await self._children(paths.CONFIG_CHANGES, self._event)
-        entities = dict.fromkeys(self._unread)
+        changed = dict.fromkeys(self._unread)
         seen: dict[str, int] = {}
-        for name in names:
-            path = f"{paths.CONFIG_CHANGES}/{name}"
-            created_ms = self._seen.get(name)
-            if created_ms is None:
-                try:
-                    node = await self._zookeeper.get(path)
-                except NoNodeError:
-                    continue
-                created_ms = node.stat.ctime_ms
-                try:
-                    entities[decode_config_change(path, node.data)] = None
-                except TreeError as error:
-                    self._can_not_be_read(error)
-            seen[name] = created_ms
-            if self._runtime.now_ms() - created_ms > CHANGE_LASTS_MS:
-                self._zookeeper.delete(path)  # whoever is first; the others find it gone
-        await self._read_entities(list(entities))
-        for entity in entities:
-            self._unread.pop(entity, None)
+        for above in NOTIFICATIONS:
+            for name in await self._children(above, self._event):
+                await self._read_change(f"{above}/{name}", changed, seen)
+        await self._read_nodes(list(changed))
         self._seen = seen
 
+    async def _read_change(self, path: str, changed: dict[str, None], seen: dict[str, int]) -> None:
+        created_ms = self._seen.get(path)
+        if created_ms is None:
+            try:
+                node = await self._zookeeper.get(path)
+            except NoNodeError:
+                return
+            created_ms = node.stat.ctime_ms
+            try:
+                changed[told_node(path, node.data)] = None
+            except TreeError as error:
+                self._events.error(
+                    "a notification of a change can't be read, and is left alone", error=str(error)
+                )
+        seen[path] = created_ms
+        if self._runtime.now_ms() - created_ms > CHANGE_LASTS_MS:
+            self._zookeeper.delete(path)  # whoever is first; the others find it gone
+
     async def _read_all(self) -> None:
-        entities: list[str] = []
+        found: list[str] = []
         for kind in paths.CONFIG_KINDS:
             names = await self._children(paths.config(kind))
-            entities += (f"{kind}/{name}" for name in names)
-        for user in [entity for entity in entities if entity.startswith("users/")]:
-            names = await self._children(f"{paths.config(user)}/clients")
-            entities += (f"{user}/clients/{name}" for name in names)
-        await self._read_entities(entities)
+            found += (paths.config(f"{kind}/{name}") for name in names)
+        for user in [path for path in found if path.startswith(paths.config("users/"))]:
+            names = await self._children(f"{user}/clients")
+            found += (f"{user}/clients/{name}" for name in names)
+        for above in (paths.ACLS, paths.PREFIXED_ACLS):
+            for kind in await self._children(above):
+                names = await self._children(f"{above}/{kind}")
+                found += (f"{above}/{kind}/{name}" for name in names)
+        found += (paths.token(name) for name in await self._children(paths.TOKENS))
+        await self._read_nodes(found)
 
-    async def _read_entities(self, entities: Sequence[str]) -> None:
-        reads = [(entity, self._zookeeper.get(paths.config(entity))) for entity in entities]
-        for entity, read in reads:
+    async def _read_nodes(self, wanted: Sequence[str]) -> None:
+        reads = [(path, self._zookeeper.get(path)) for path in wanted]
+        for path, read in reads:
             try:
-                await self._take_entity(entity, read)
-            except TreeError as error:
-                self._can_not_be_read(error)
+                await self._take_node(path, read)
+            except (ConnectionLostError, SessionExpiredError):
+                raise
+            except (ZooKeeperError, TreeError, BrokenMetadata) as error:
+                await self._can_not_be_taken(path, read, error)
+            else:
+                self._counts.unreadable.pop(path, None)
+            self._unread.pop(path, None)
 
-    async def _take_entity(self, entity: str, read: Completion[Node]) -> None:
-        values: Mapping[str, str] = {}
-        version = None
-        try:
-            node = await read
-            values, version = decode_config(paths.config(entity), node.data), node.stat.version
-        except NoNodeError:
-            pass
-        await self._image.step(partial(entity_step, entity, values))
-        self._read(entity, values, version)
+    async def _take_node(self, path: str, read: Completion[Node]) -> None:
+        data = None
+        with suppress(NoNodeError):
+            data = (await read).data
+        await self._image.step(partial(self._node_step, path, data))
+        self._changed_node(path)
+
+    def _node_step(self, path: str, data: bytes | None, image: MetadataImage) -> Steps[Sequence[Message]]:
+        yield from ()
+        records = changed_node(image, self._acls, path, data)
+        self._acls.note(records)
+        return records
+
+    async def _can_not_be_taken(self, path: str, read: Completion[Node], error: Exception) -> None:
+        """The node keeps what it has until somebody writes something else there."""
+        self._counts.unreadable_found(self._events, path, str(error))
+        if read.error is not None:
+            self._runtime.call_later(DENIED_RETRY_MS, partial(self.look_at, path))
+            return
+        stat = await self._zookeeper.exists(path, lambda _: self.look_at(path))
+        if stat is None or stat.mzxid != read.result().stat.mzxid:
+            self.look_at(path)
 
     async def _read_features(self) -> None:
         levels: Mapping[str, int] = {}
@@ -191,23 +252,14 @@ class Configuration:
             try:
                 feature = decode_feature(paths.FEATURE, node.data)
             except TreeError as error:
-                self._can_not_be_read(error)
+                self._counts.unreadable_found(self._events, paths.FEATURE, str(error))
                 return
             levels, version = feature.levels if feature.enabled else {}, node.stat.version
+        self._counts.unreadable.pop(paths.FEATURE, None)
         if version != self._image.image.features_epoch:
             await self._image.features(version, lambda image: changed_features(image, levels))
-
-    def _can_not_be_read(self, error: TreeError) -> None:
-        """The node keeps what it has until somebody writes something else there."""
-        self._events.error("a node of the tree can't be read", error=str(error))
 
     async def _pause(self) -> None:
         over: Completion[None] = Completion()
         self._runtime.call_later(RETRY_MS, lambda: over.complete(None))
         await over
-
-
-def entity_step(entity: str, values: Mapping[str, str], image: MetadataImage) -> Steps[Sequence[Message]]:
-    """A step of the image that gives an entity these values and no others."""
-    yield from ()
-    return changed_entity(image, entity, values)

@@ -5,14 +5,16 @@ Any node of a cluster with a ZooKeeper writes them, as in Kafka 3.9. The control
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
 from blumfeld.config.values import BrokerConfig
 from blumfeld.metadata.controller import command_for
 from blumfeld.metadata.decision import ControllerState, Moment
+from blumfeld.metadata.image.cluster_image import MetadataImage
 from blumfeld.metadata.sessions import BrokerSessions
 from blumfeld.spi.cluster import BROKER_RESOURCE, TOPIC_RESOURCE
+from blumfeld.spi.completion import Steps
 from blumfeld.spi.zookeeper import (
     BadVersionError,
     NodeExistsError,
@@ -23,11 +25,11 @@ from blumfeld.spi.zookeeper import (
 from blumfeld.wire.errors import BrokerError, ErrorCode
 from blumfeld.wire.messages.metadata_records import ConfigRecord
 from blumfeld.wire.schema import Message
-from blumfeld_consensus_zk_compat.node.configuration import entity_step
 from blumfeld_consensus_zk_compat.node.image import NodeImage
 from blumfeld_consensus_zk_compat.tree import paths
 from blumfeld_consensus_zk_compat.tree.forms import TreeError
 from blumfeld_consensus_zk_compat.tree.forms_configs import config_entity, decode_config
+from blumfeld_consensus_zk_compat.tree.image_entities import changed_entity
 from blumfeld_consensus_zk_compat.tree.writing import config_operations
 
 COMMANDS = frozenset({"AlterConfigsRequest", "IncrementalAlterConfigsRequest"})
@@ -60,7 +62,7 @@ async def alter_configs(
     try:
         for entity, changes in _by_entity(records).items():
             values = await _written(zookeeper, entity, changes)
-            await image.step(partial(entity_step, entity, values))
+            await image.step(partial(_entity_step, entity, values))
     except BadVersionError as error:
         raise BrokerError(ErrorCode.INVALID_UPDATE_VERSION, str(error)) from error
     except ZooKeeperError as error:
@@ -68,6 +70,12 @@ async def alter_configs(
     except TreeError as error:
         raise BrokerError(ErrorCode.UNKNOWN_SERVER_ERROR, str(error)) from error
     return decision.response
+
+
+def _entity_step(entity: str, values: Mapping[str, str], image: MetadataImage) -> Steps[Sequence[Message]]:
+    """A step of the image that gives an entity these values and no others."""
+    yield from ()
+    return changed_entity(image, entity, values)
 
 
 def _by_entity(records: Sequence[Message]) -> dict[str, list[ConfigRecord]]:

@@ -31,6 +31,11 @@ class TreeError(ValueError):
         shown = found[:SHOWN_BYTES_MAX]
         super().__init__(f"{path} holds {shown!r}; allowed: {allowed}")
         self.path = path
+        self.allowed = allowed
+
+
+class NoFormError(ValueError):
+    """A tree of Kafka 3.9 has no place or no form for this."""
 
 
 def reader(form: type[T], allowed: str) -> Callable[[str, bytes], T]:

@@ -14,8 +14,8 @@ import msgspec
 
 from blumfeld.spi.cluster import BROKER_RESOURCE, TOPIC_RESOURCE
 from blumfeld.wire.messages.metadata_records import ClientQuotaRecord, EntityData, UserScramCredentialRecord
-from blumfeld_consensus_zk_compat.tree.forms import TreeError, reader, written
-from blumfeld_consensus_zk_compat.tree.paths import DEFAULT_ENTITY, desanitized, sanitized
+from blumfeld_consensus_zk_compat.tree.forms import NoFormError, TreeError, reader, written
+from blumfeld_consensus_zk_compat.tree.paths import CONFIG, DEFAULT_ENTITY, desanitized, sanitized
 
 SCRAM_MECHANISMS = {"SCRAM-SHA-256": 1, "SCRAM-SHA-512": 2}
 """Kafka's numbers of the mechanisms. Their names are keys of a user's node."""
@@ -24,7 +24,8 @@ WHOLE_QUOTAS = ("producer_byte_rate", "consumer_byte_rate", "connection_creation
 FRACTION_QUOTAS = ("request_percentage", "controller_mutation_rate")
 QUOTAS = (*WHOLE_QUOTAS, *FRACTION_QUOTAS)
 """Keys of the quotas in a node of a user, client or address."""
-_ENTITY_TYPES = {"users": "user", "clients": "client-id", "ips": "ip"}
+ENTITY_TYPES = {"users": "user", "clients": "client-id", "ips": "ip"}
+"""Kinds of entities that have quotas, and a quota's names of them."""
 _RESOURCE_KINDS = {TOPIC_RESOURCE: "topics", BROKER_RESOURCE: "brokers"}
 
 
@@ -39,13 +40,18 @@ _read_config = reader(_ConfigForm, "a configuration in version 1: names and valu
 def decode_config(path: str, data: bytes) -> dict[str, str]:
     """Read the configuration of any entity; empty for a node without data, which stands above other entities only.
 
-    :raises TreeError: it can't be read
+    :raises TreeError: it can't be read. It shows the content of a topic's node alone: others have passwords
     """
     if not data:
         return {}
-    form = _read_config(path, data)
+    try:
+        form = _read_config(path, data)
+    except TreeError as error:
+        if path.startswith(f"{CONFIG}/topics/"):
+            raise
+        raise TreeError(path, f"{len(data)} bytes that can't be read", error.allowed) from None
     if form.version != 1:
-        raise TreeError(path, data, "a configuration in version 1")
+        raise TreeError(path, f"version {form.version}", "a configuration in version 1")
     return form.config
 
 
@@ -91,11 +97,11 @@ def encode_config_change(entity: str) -> bytes:
 def config_entity(resource_type: int, name: str) -> str:
     """The entity of a resource of the image: ``topics/T``, ``brokers/N``, ``brokers/<default>``.
 
-    :raises ValueError: a tree has no such resources
+    :raises NoFormError: a tree has no such resources
     """
     kind = _RESOURCE_KINDS.get(resource_type)
     if kind is None:
-        raise ValueError(
+        raise NoFormError(
             f"a cluster with a ZooKeeper keeps no configuration of resource type {resource_type}; allowed: topics "
             f"({TOPIC_RESOURCE}) and brokers ({BROKER_RESOURCE})"
         )
@@ -114,25 +120,25 @@ def config_resource(entity: str) -> tuple[int, str] | None:
 def quota_entity(parts: Sequence[EntityData]) -> str:
     """The entity of a quota, as a notification names it: ``users/U/clients/C``, ``ips/<default>``.
 
-    :raises ValueError: a tree has no such entities
+    :raises NoFormError: a tree has no such entities
     """
     names = {part.entity_type: sanitized(part.entity_name) for part in parts}
-    kinds = [kind for kind, entity_type in _ENTITY_TYPES.items() if entity_type in names]
+    kinds = [kind for kind, entity_type in ENTITY_TYPES.items() if entity_type in names]
     if len(kinds) != len(names) or kinds not in (["users"], ["clients"], ["ips"], ["users", "clients"]):
-        raise ValueError(f"quotas of {sorted(names)}; allowed: user, client-id, both, ip")
-    return "/".join(f"{kind}/{names[_ENTITY_TYPES[kind]]}" for kind in kinds)
+        raise NoFormError(f"quotas of {sorted(names)}; allowed: user, client-id, both, ip")
+    return "/".join(f"{kind}/{names[ENTITY_TYPES[kind]]}" for kind in kinds)
 
 
 def entity_data(entity: str) -> list[EntityData]:
     """The parts of a quota's entity.
 
-    :raises ValueError: it has none: it is no user, client or address
+    :raises NoFormError: it has none: it is no user, client or address
     """
     kinds = entity.split("/")
-    if len(kinds) % 2 or any(kind not in _ENTITY_TYPES for kind in kinds[::2]):
-        raise ValueError(f"{entity} is no entity of quotas")
+    if len(kinds) % 2 or any(kind not in ENTITY_TYPES for kind in kinds[::2]):
+        raise NoFormError(f"{entity} is no entity of quotas")
     return [
-        EntityData(entity_type=_ENTITY_TYPES[kind], entity_name=desanitized(name))
+        EntityData(entity_type=ENTITY_TYPES[kind], entity_name=desanitized(name))
         for kind, name in zip(kinds[::2], kinds[1::2], strict=True)
     ]
 
@@ -208,9 +214,9 @@ def encode_scram(record: UserScramCredentialRecord) -> str:
 def scram_mechanism(number: int) -> str:
     """The name of a mechanism.
 
-    :raises ValueError: a tree has no such mechanism
+    :raises NoFormError: a tree has no such mechanism
     """
     for name, known in SCRAM_MECHANISMS.items():
         if known == number:
             return name
-    raise ValueError(f"SCRAM mechanism {number}; allowed: {SCRAM_MECHANISMS}")
+    raise NoFormError(f"SCRAM mechanism {number}; allowed: {SCRAM_MECHANISMS}")

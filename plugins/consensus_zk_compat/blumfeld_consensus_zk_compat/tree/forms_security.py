@@ -11,7 +11,7 @@ import msgspec
 from blumfeld.wire.acl_operations import OPERATIONS
 from blumfeld.wire.messages.metadata_records import AccessControlEntryRecord, DelegationTokenRecord
 from blumfeld_consensus_zk_compat.tree import paths
-from blumfeld_consensus_zk_compat.tree.forms import TreeError, reader, written
+from blumfeld_consensus_zk_compat.tree.forms import NoFormError, TreeError, reader, written
 
 RESOURCE_TYPES = {
     "Topic": 2,
@@ -64,15 +64,28 @@ def acl_resource(record: AccessControlEntryRecord) -> AclResource:
 def acl_path(resource: AclResource) -> str:
     """The node with the ACLs of a resource.
 
-    :raises ValueError: a tree has no such resources
+    :raises NoFormError: a tree has no such resources
     """
     above = {LITERAL: paths.ACLS, PREFIXED: paths.PREFIXED_ACLS}.get(resource.pattern_type)
     kind = _name(RESOURCE_TYPES, resource.resource_type)
     if above is None or kind is None:
-        raise ValueError(
+        raise NoFormError(
             f"{resource}; allowed: pattern types {LITERAL} and {PREFIXED}, resource types {RESOURCE_TYPES}"
         )
     return f"{above}/{kind}/{resource.name}"
+
+
+def acl_resource_at(path: str) -> AclResource:
+    """The resource whose ACLs are in a node.
+
+    :raises TreeError: Kafka has no such resources
+    """
+    prefixed = path.startswith(f"{paths.PREFIXED_ACLS}/")
+    above = paths.PREFIXED_ACLS if prefixed else paths.ACLS
+    kind, _, name = path.removeprefix(f"{above}/").partition("/")
+    if kind not in RESOURCE_TYPES:
+        raise TreeError(f"{above}/{kind}", kind, f"one of {', '.join(RESOURCE_TYPES)}")
+    return AclResource(RESOURCE_TYPES[kind], name, PREFIXED if prefixed else LITERAL)
 
 
 def decode_acls(path: str, data: bytes, resource: AclResource) -> list[AccessControlEntryRecord]:
@@ -114,14 +127,14 @@ def acl_id(record: AccessControlEntryRecord) -> bytes:
 def encode_acls(records: Iterable[AccessControlEntryRecord]) -> bytes:
     """Write the ACLs of one resource.
 
-    :raises ValueError: Kafka 3.9 has no such operation or permission
+    :raises NoFormError: Kafka 3.9 has no such operation or permission
     """
     entries = []
     for record in records:
         operation = _name(OPERATIONS, record.operation)
         permission = _name(PERMISSIONS, record.permission_type)
         if operation is None or permission is None:
-            raise ValueError(
+            raise NoFormError(
                 f"operation {record.operation}, permission {record.permission_type}; allowed: operations {OPERATIONS}, "
                 f"permissions {PERMISSIONS}"
             )

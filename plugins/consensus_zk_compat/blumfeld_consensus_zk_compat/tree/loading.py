@@ -16,7 +16,7 @@ from blumfeld.metadata.slices import SLICE_LOOKS
 from blumfeld.spi.cluster import TOPIC_RESOURCE, PartitionImage, TopicImage
 from blumfeld.spi.completion import Completion, Steps
 from blumfeld.spi.storage import TopicPartition
-from blumfeld.spi.zookeeper import Node, NodeStat, NoNodeError, Watch, ZooKeeper
+from blumfeld.spi.zookeeper import DeniedError, Node, NodeStat, NoNodeError, Watch, ZooKeeper
 from blumfeld.wire.messages.metadata_records import (
     ConfigRecord,
     FeatureLevelRecord,
@@ -41,7 +41,6 @@ from blumfeld_consensus_zk_compat.tree.forms import (
     whole_number,
 )
 from blumfeld_consensus_zk_compat.tree.forms_configs import (
-    QUOTAS,
     SCRAM_MECHANISMS,
     config_resource,
     decode_config,
@@ -69,6 +68,7 @@ from blumfeld_consensus_zk_compat.tree.versions import TreeVersions
 
 K = TypeVar("K")
 V = TypeVar("V")
+E = TypeVar("E", bound=BaseException)
 IN_FLIGHT = 512
 """Reads that are sent before the first of them is answered."""
 SLICE_READS = 128
@@ -107,6 +107,8 @@ class Loaded(msgspec.Struct, kw_only=True):
     """What ``/admin/reassign_partitions`` asks for; ``None``: the node isn't there."""
     elections_asked: tuple[TopicPartition, ...] | None
     """What ``/admin/preferred_replica_election`` asks for; ``None``: the node isn't there."""
+    unreadable: Mapping[str, str]
+    """Path → why its content isn't in the image. A configuration, quotas and credentials of one entity, or a token."""
     znodes: int
     """Nodes that were read."""
 
@@ -128,8 +130,11 @@ def loaded(
     ``/brokers/topics`` (children) and each topic, ``/admin/delete_topics`` (children), ``/admin/reassign_partitions``,
     ``/admin/preferred_replica_election``.
 
+    A configuration that can't be read, or that this session may not read, is left out: the entity has its defaults. So
+    is a token: nobody gets in with it. ACLs are not left out, because one that denies would be missed.
+
     :param in_flight: reads that are sent before the first of them is answered
-    :raises TreeError: a node can't be read; or the cluster belongs to KRaft, or is on its way there
+    :raises TreeError: any other node can't be read; or the cluster belongs to KRaft, or is on its way there
     :raises ZooKeeperError: a read failed
     """
     return (yield from _Loader(zookeeper, section_kinds, watch_of, in_flight).load())
@@ -174,6 +179,7 @@ class _Loader:
         self._without_id: dict[str, TopicNode] = {}
         self._without_state: list[TopicPartition] = []
         self._led_before: list[TopicPartition] = []
+        self._unreadable: dict[str, str] = {}
         self._znodes = 0
         self._sent: dict[str, Completion[Any]] = {}
         """Reads that were sent ahead, by path."""
@@ -205,6 +211,7 @@ class _Loader:
             without_id=self._without_id,
             reassignments_asked=reassignments,
             elections_asked=elections,
+            unreadable=self._unreadable,
             znodes=self._znodes,
         )
 
@@ -447,24 +454,30 @@ class _Loader:
 
         children = self._zookeeper.children
         yield from self._each(users, lambda user: children(f"{paths.config(user)}/clients"), take_clients)
-        yield from self._each(
-            entities, lambda entity: self._zookeeper.get(paths.config(entity)), self._take_entity
-        )
+        yield from self._each(entities, lambda entity: self._allowed(paths.config(entity)), self._take_entity)
 
-    def _take_entity(self, entity: str, node: Node | None) -> None:
+    def _allowed(self, path: str) -> Completion[Node | DeniedError]:
+        """Read a node that this session may not be allowed to read."""
+        return caught(self._zookeeper.get(path), DeniedError)
+
+    def _take_entity(self, entity: str, node: Node | DeniedError | None) -> None:
+        path = paths.config(entity)
         if node is None:
             return
-        path = paths.config(entity)
+        if isinstance(node, DeniedError):
+            self._unreadable[path] = str(node)
+            return
         self._versions.nodes[path] = node.stat.version
         resource = config_resource(entity)
-        values = decode_config(path, node.data)
         if resource is not None and resource[0] == TOPIC_RESOURCE and resource[1] not in self._image.topics:
             return  # what a creation or a deletion that was cut off has left
-        self._replay.add(entity_records(entity, values))
-        if resource is None:
-            others = {key: value for key, value in values.items() if not _is_kept(key)}
-            if others:
-                self._versions.others[path] = others
+        values: Mapping[str, str] = {}
+        try:
+            values = decode_config(path, node.data)
+            self._replay.add(entity_records(entity, values))
+        except TreeError as error:
+            self._unreadable[path] = str(error)
+        self._versions.set_others(path, values, are_taken=path not in self._unreadable)
 
     def _acls(self) -> Steps[None]:
         resources: list[AclResource] = []
@@ -472,8 +485,10 @@ class _Loader:
         for pattern_type, above in ((LITERAL, paths.ACLS), (PREFIXED, paths.PREFIXED_ACLS)):
             for kind in (yield from self._children(above)):
                 path = f"{above}/{kind}"
-                if kind not in RESOURCE_TYPES:
-                    raise TreeError(path, kind, f"one of {', '.join(RESOURCE_TYPES)}")
+                if kind not in RESOURCE_TYPES:  # Kafka ignores it, too
+                    error = TreeError(path, kind, f"one of {', '.join(RESOURCE_TYPES)}")
+                    self._unreadable[path] = str(error)
+                    continue
                 self._sent[path] = self._zookeeper.children(path)
                 kinds.append((path, kind, pattern_type))
         for path, kind, pattern_type in kinds:
@@ -486,7 +501,7 @@ class _Loader:
                 self._versions.nodes[path] = node.stat.version
                 records = decode_acls(path, node.data, resource)
                 for record in records:
-                    self._versions.set_acl(record)
+                    self._versions.acls.set(record)
                 self._replay.add(records)
 
         yield from self._each(resources, lambda resource: self._zookeeper.get(acl_path(resource)), take)
@@ -494,13 +509,18 @@ class _Loader:
     def _tokens(self) -> Steps[None]:
         names = yield from self._children(paths.TOKENS)
 
-        def take(name: str, node: Node | None) -> None:
-            if node is not None:
-                path = paths.token(name)
+        def take(name: str, node: Node | DeniedError | None) -> None:
+            path = paths.token(name)
+            if isinstance(node, DeniedError):
+                self._unreadable[path] = str(node)
+            elif node is not None:
                 self._versions.nodes[path] = node.stat.version
-                self._replay.add([decode_token(path, node.data)])
+                try:
+                    self._replay.add([decode_token(path, node.data)])
+                except TreeError as error:
+                    self._unreadable[path] = str(error)
 
-        yield from self._each(names, lambda name: self._zookeeper.get(paths.token(name)), take)
+        yield from self._each(names, lambda name: self._allowed(paths.token(name)), take)
 
     def _above_notifications(self) -> Steps[None]:
         """Which of the nodes that a notification is created in are there, and those above them."""
@@ -552,8 +572,18 @@ def entity_records(entity: str, values: Mapping[str, str]) -> list[Message]:
     return records
 
 
-def _is_kept(key: str) -> bool:
-    return key in QUOTAS or key in SCRAM_MECHANISMS
+def caught(read: Completion[V], error: type[E]) -> Completion[V | E]:
+    """A read whose failure of this kind is its result."""
+    outcome: Completion[V | E] = Completion()
+
+    def done(read: Completion[V]) -> None:
+        if read.error is not None and not isinstance(read.error, error):
+            outcome.fail(read.error)
+        else:
+            outcome.complete(read.result() if read.error is None else read.error)
+
+    read.when_done(done)
+    return outcome
 
 
 def _there(read: Completion[Any]) -> Steps[Any]:

@@ -2,10 +2,52 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
+
 import msgspec
 
-from blumfeld.wire.messages.metadata_records import AccessControlEntryRecord
+from blumfeld.wire.messages.metadata_records import (
+    AccessControlEntryRecord,
+    RemoveAccessControlEntryRecord,
+)
+from blumfeld.wire.schema import Message
+from blumfeld_consensus_zk_compat.tree.forms_configs import ENTITY_TYPES, QUOTAS, SCRAM_MECHANISMS
 from blumfeld_consensus_zk_compat.tree.forms_security import AclResource, acl_resource
+from blumfeld_consensus_zk_compat.tree.paths import CONFIG
+
+
+class KnownAcls(msgspec.Struct):
+    """The ACLs of an image, by resource."""
+
+    of_resource: dict[AclResource, dict[bytes, AccessControlEntryRecord]] = {}
+    """The ACLs of each resource, by id."""
+    resources: dict[bytes, AclResource] = {}
+    """The resource of each ACL, by id."""
+
+    def set(self, record: AccessControlEntryRecord) -> AclResource:
+        """Note an ACL, and return its resource."""
+        resource = acl_resource(record)
+        self.of_resource.setdefault(resource, {})[record.id] = record
+        self.resources[record.id] = resource
+        return resource
+
+    def remove(self, acl_id: bytes) -> AclResource | None:
+        """Forget an ACL, and return its resource."""
+        resource = self.resources.pop(acl_id, None)
+        if resource is not None:
+            of_resource = self.of_resource[resource]
+            del of_resource[acl_id]
+            if not of_resource:
+                del self.of_resource[resource]
+        return resource
+
+    def note(self, records: Iterable[Message]) -> None:
+        """Keep up with records that an image was given."""
+        for record in records:
+            if isinstance(record, AccessControlEntryRecord):
+                self.set(record)
+            elif isinstance(record, RemoveAccessControlEntryRecord):
+                self.remove(record.id)
 
 
 class TreeVersions(msgspec.Struct, kw_only=True):
@@ -26,24 +68,19 @@ class TreeVersions(msgspec.Struct, kw_only=True):
     """Partitions that have a node, but no state below it."""
     others: dict[str, dict[str, str]] = {}
     """Path of a user, client or address → values that are neither quota nor SCRAM credential. They are kept."""
-    acls: dict[AclResource, dict[bytes, AccessControlEntryRecord]] = {}
-    """The ACLs of each resource, by id."""
-    acl_resources: dict[bytes, AclResource] = {}
-    """The resource of each ACL, by id."""
+    acls: KnownAcls = msgspec.field(default_factory=KnownAcls)
 
-    def set_acl(self, record: AccessControlEntryRecord) -> AclResource:
-        """Note an ACL, and return its resource."""
-        resource = acl_resource(record)
-        self.acls.setdefault(resource, {})[record.id] = record
-        self.acl_resources[record.id] = resource
-        return resource
+    def set_others(self, path: str, values: Mapping[str, str], *, are_taken: bool = True) -> None:
+        """Note what else a user, client or address has in its node.
 
-    def remove_acl(self, acl_id: bytes) -> AclResource | None:
-        """Forget an ACL, and return its resource."""
-        resource = self.acl_resources.pop(acl_id, None)
-        if resource is not None:
-            of_resource = self.acls[resource]
-            del of_resource[acl_id]
-            if not of_resource:
-                del self.acls[resource]
-        return resource
+        :param are_taken: ``False``: the image has none of them, because one can't be read. The next write keeps all
+        """
+        kind = path.removeprefix(f"{CONFIG}/").partition("/")[0]
+        others = {
+            key: value
+            for key, value in values.items()
+            if not are_taken or (key not in QUOTAS and key not in SCRAM_MECHANISMS)
+        }
+        self.others.pop(path, None)
+        if others and kind in ENTITY_TYPES:
+            self.others[path] = others

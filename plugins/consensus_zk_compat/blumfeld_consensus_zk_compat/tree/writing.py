@@ -30,11 +30,13 @@ from blumfeld_consensus_zk_compat.tree import paths
 from blumfeld_consensus_zk_compat.tree.forms import (
     FeatureNode,
     ProducerIdsNode,
+    TreeError,
     encode_feature,
     encode_producer_ids,
 )
 from blumfeld_consensus_zk_compat.tree.forms_configs import (
     config_entity,
+    decode_config,
     encode_config,
     encode_config_change,
     encode_scram,
@@ -45,6 +47,7 @@ from blumfeld_consensus_zk_compat.tree.forms_configs import (
 from blumfeld_consensus_zk_compat.tree.forms_security import (
     AclResource,
     acl_path,
+    acl_resource,
     encode_acl_change,
     encode_acls,
     encode_token,
@@ -91,7 +94,7 @@ class TreeWriter:
         A topic's deletion is its mark only: :meth:`removal` has the rest.
 
         :param image: the controller's, with this change, or later
-        :raises ValueError: a tree can't keep what the change says, such as the configuration of a group
+        :raises NoFormError: a tree can't keep what the change says, such as the configuration of a group
         """
         created = {topic.name for topic in change.topics_created}
         deleted = {topic.name for topic in change.topics_deleted}
@@ -146,12 +149,23 @@ class TreeWriter:
         node = topic_node(topic.topic_id, topic.partitions.values())
         return self._bytes([Set(paths.topic(topic.name), encode_topic(node))]) <= self._bytes_max
 
-    def seen(self, path: str, version: int | None) -> None:
-        """Somebody else has written or removed (``None``) a node: a configuration, quota, ACL or token."""
+    def seen(
+        self, path: str, version: int | None, data: bytes | None = None, *, is_read: bool = True
+    ) -> None:
+        """Somebody else has written or removed (``None``) a node: a configuration, quota, ACL or token.
+
+        :param is_read: whether the image has what the node says
+        """
         if version is None:
             self.versions.nodes.pop(path, None)
         else:
             self.versions.nodes[path] = version
+        if path.startswith(f"{paths.CONFIG}/"):
+            try:
+                values = decode_config(path, data or b"")
+            except TreeError:
+                values = {}
+            self.versions.set_others(path, values, are_taken=is_read)
 
     # Topics and partitions
 
@@ -292,9 +306,9 @@ class TreeWriter:
                     scram_mechanism(record.mechanism)
                     entities[f"users/{paths.sanitized(record.name)}"] = None
                 case AccessControlEntryRecord():
-                    resources[self.versions.set_acl(record)] = None
+                    resources[self.versions.acls.set(record)] = None
                 case RemoveAccessControlEntryRecord():
-                    resource = self.versions.remove_acl(record.id)
+                    resource = self.versions.acls.remove(record.id)
                     if resource is not None:
                         resources[resource] = None
                 case DelegationTokenRecord() | RemoveDelegationTokenRecord():
@@ -323,7 +337,7 @@ class TreeWriter:
     def _acls(self, resource: AclResource) -> Unit:
         """The node with a resource's ACLs, which goes with the last of them."""
         path = acl_path(resource)
-        records = self.versions.acls.get(resource)
+        records = self.versions.acls.of_resource.get(resource)
         write = self._written(path, encode_acls(records.values())) if records else self._removed(path)
         return [*write, *self._notification(*encode_acl_change(resource))]
 
@@ -381,6 +395,21 @@ class TreeWriter:
         if part:
             packed.append((self._check, *part))
         return packed
+
+
+def check_form(record: Message) -> None:
+    """Check that a tree has a place and a form for what a record sets.
+
+    :raises NoFormError: it has none
+    """
+    match record:
+        case AccessControlEntryRecord():
+            acl_path(acl_resource(record))
+            encode_acls([record])
+        case UserScramCredentialRecord():
+            scram_mechanism(record.mechanism)
+        case ClientQuotaRecord():
+            quota_entity(record.entity)
 
 
 def config_operations(entity: str, values: Mapping[str, str], version: int | None) -> Multi:

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 from blumfeld.config.values import BrokerConfig
 from blumfeld.metadata.image.cluster_image import MetadataImage
+from blumfeld.metadata.image.sections import NO_SECTIONS, SectionKinds
 from blumfeld.spi.cluster import Endpoint, PartitionImage
 from blumfeld.spi.completion import Completion
 from blumfeld.spi.consensus import Controller as ControllerId
@@ -130,6 +131,7 @@ class Node:
         self.terms: list[NotedPushes] = []
         self.seen: list[int | None] = []
         self.refused: list[str] = []
+        self.unreadable: dict[str, str] = {}
         self.session: SimulatedSession
         self.candidate: Candidate
         self.new_session()
@@ -146,6 +148,9 @@ class Node:
             make_pushes=self._make_pushes,
             seen=self.seen.append,
             refused=self.refused.append,
+            unreadable=self.unreadable.__setitem__,
+            commands=self.cluster.commands,
+            section_kinds=self.cluster.section_kinds,
         )
 
     def _make_pushes(self, *, replica_failed: ReplicaFailed, stale_controller: StaleController) -> Pushes:
@@ -187,11 +192,14 @@ class Cluster:
         servers: int = 1,
         seed: int = 0,
         request_bytes_max: int = 0xFFFFF,
+        commands: Sequence[Any] = (),
+        section_kinds: SectionKinds = NO_SECTIONS,
     ) -> None:
         self.process_seeds = itertools.count(seed * 1_000 + 1)
         self.runtime = FakeRuntime(seed)
         self.loop = self.runtime.loop
         self.config = config
+        self.commands, self.section_kinds = commands, section_kinds
         self.zookeeper = SimulatedZooKeeper(
             self.runtime, servers=servers, request_bytes_max=request_bytes_max
         )

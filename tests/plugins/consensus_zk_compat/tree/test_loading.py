@@ -237,6 +237,32 @@ def test_values_that_are_neither_quota_nor_credential_are_kept_for_the_next_writ
     assert load(kafka).versions.others == {"/config/users/odd": {"else": "1"}}
 
 
+@pytest.mark.parametrize(
+    ("path", "data", "said"),
+    [
+        ("/config/users/bob", b'{"version":1,"config":{"producer_byte_rate":"much"}}', "a number"),
+        ("/config/topics/orders", b"?", "a configuration in version 1"),
+        ("/delegation_token/tokens/t", b"?", "a delegation token"),
+        ("/kafka-acl/Planet/x", b"?", "one of Topic"),
+    ],
+)
+def test_a_configuration_or_token_that_cant_be_read_is_left_out_and_named(
+    kafka: TreeSession, path: str, data: bytes, said: str
+) -> None:
+    before = load(kafka)
+    if kafka.tree.exists(path) is None:
+        kafka.put(path, data)
+    else:
+        kafka.change(Set(path, data))
+    read = load(kafka)
+    ((named, error),) = read.unreadable.items()
+    assert path.startswith(named)
+    assert said in error
+    assert len(before.image.kept) == len(read.image.kept)
+    if path.startswith("/config/users/"):
+        assert read.versions.others[path] == {"producer_byte_rate": "much"}, "the next write keeps it"
+
+
 def test_an_empty_chroot_is_an_empty_cluster() -> None:
     read = load(TreeSession())
     assert read.image == MetadataImage()
@@ -255,9 +281,8 @@ def test_an_empty_chroot_is_an_empty_cluster() -> None:
         ),
         ("/brokers/ids/x", b"", "a whole number"),
         ("/brokers/ids/9", b"", "version 1 to 5"),
-        ("/kafka-acl/Planet/x", b"", "one of Topic"),
+        ("/kafka-acl/Topic/x", b"?", "ACLs in version 1"),
         (paths.state("orders", 0), b"{}", "leader_epoch"),
-        ("/config/users/alice", b'{"version":1,"config":{"producer_byte_rate":"much"}}', "a number"),
     ],
 )
 def test_a_tree_that_cant_be_taken_is_refused_with_its_node(
