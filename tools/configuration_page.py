@@ -67,7 +67,7 @@ def _tiered() -> Iterator[str]:
     yield "|---|---|---|"
     for _, definitions in SCOPES:
         for defn in definitions.values():
-            effect = effect_of(defn, tiers=True)
+            effect = effect_of(defn, {"tiers"})
             if effect != effect_of(defn):
                 yield f"| `{defn.name}` | {TITLES[effect.effect].lower()} | {_where(effect)} |"
 

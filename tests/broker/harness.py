@@ -345,6 +345,11 @@ class Permissions:
         self.allows = allows
         self.asked: list[tuple[str, str, str]] = []
 
+    generation = 0
+
+    def authorize_any(self, principal: object, host: str, operation: str, resource_type: str) -> bool:
+        return self.authorize(principal, host, operation, resource_type, "*")
+
     def authorize(self, principal: object, host: str, operation: str, resource_type: str, name: str) -> bool:
         self.asked.append((operation, resource_type, name))
         return self.allows(operation, resource_type, name)

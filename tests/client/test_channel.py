@@ -11,12 +11,12 @@ import msgspec
 import pytest
 
 from blumfeld.client.channel import Channel, ChannelSettings, State
-from blumfeld.client.dialed_client import DialedClient
 from blumfeld.spi.cluster import Endpoint
 from blumfeld.spi.completion import Completion
 from blumfeld.spi.parts import Parts, join
 from blumfeld.spi.peers import RawAnswer
 from blumfeld.spi.runtime import Timer
+from blumfeld.spi.security import Dialled
 from blumfeld.spi.transport import ByteLayer, FrameReceiver, Limits, Transport
 from blumfeld.wire.codec import decode, encode
 from blumfeld.wire.errors import BrokerError, ErrorCode
@@ -416,20 +416,24 @@ def test_a_raw_answer_to_another_request_closes_the_connection() -> None:
 
 
 class Security:
-    """``ChannelSecurity``: a byte layer, and one request before the negotiation."""
+    """``PeerSecurity``: a byte layer, and one request before the negotiation."""
 
-    def __init__(self, *, refuse: bool = False) -> None:
+    def __init__(self, *, refuse: bool = False, life_ms: float | None = None) -> None:
         self.refuse = refuse
+        self.life_ms = life_ms
+        self.hosts: list[str] = []
         self.layer: Callable[[], ByteLayer] = lambda: cast("ByteLayer", object())
         self.steps: list[str] = []
 
-    def byte_layer(self) -> Callable[[], ByteLayer]:
+    def byte_layer(self, host: str) -> Callable[[], ByteLayer]:
+        self.hosts.append(host)
         return self.layer
 
-    async def authenticate(self, client: DialedClient) -> None:
+    async def authenticate(self, connection: Dialled) -> float | None:
         self.steps.append("authenticate")
         if self.refuse:
             raise ConnectionError("the other node refuses the password")
+        return self.life_ms
 
 
 def test_authentication_comes_before_the_negotiation() -> None:
@@ -440,6 +444,25 @@ def test_authentication_comes_before_the_negotiation() -> None:
     assert world.peer.layers == [security.layer]
     assert security.steps == ["authenticate"]
     assert [request_header(memoryview(f)).api_key for f in world.connection.frames] == [18]
+
+
+def test_a_connection_whose_log_in_ends_soon_is_exchanged_when_nothing_waits_on_it() -> None:
+    """KIP-368: the other node would close it. No request is lost, and none is told of it."""
+    world = World(security=Security(life_ms=1_000))
+    first = world.send()
+    old = world.connection
+    world.runtime.advance(900)
+    assert not old.closed, "a request waits for its answer there"
+    second = world.send()
+    assert not second.done
+    old.answer(0, 1)
+    world.runtime.run_turn()
+    assert code_of(first) == 1
+    assert old.closed
+    assert world.connection is not old
+    world.connection.answer(0, 2)
+    assert code_of(second) == 2
+    assert world.lost == 0
 
 
 def test_a_refused_authentication_fails_what_waits() -> None:

@@ -215,11 +215,11 @@ def test_what_would_make_believe_in_a_protection_is_refused() -> None:
 def test_every_key_that_tiered_storage_makes_honoured_is_read_where_its_row_says(name: str) -> None:
     defn = next(defn for defn in ALL if defn.name == name)
     assert effect_of(defn).effect in (REFUSED, WITHOUT)
-    effect = effect_of(defn, tiers=True)
-    check_effect(defn, render(defn, another_value(defn)), tiers=True)
+    effect = effect_of(defn, {"tiers"})
+    check_effect(defn, render(defn, another_value(defn)), {"tiers"})
     if effect.where.startswith("topic "):
         topic = TOPIC_CONFIGS[effect.where.removeprefix("topic ")]
-        assert effect_of(topic, tiers=True).effect == HONOURED
+        assert effect_of(topic, {"tiers"}).effect == HONOURED
         assert defn.name in topic.broker_synonyms
     else:
         assert reads(effect.where, defn), f"{effect.where} doesn't read {defn.name}"
@@ -227,4 +227,4 @@ def test_every_key_that_tiered_storage_makes_honoured_is_read_where_its_row_says
 
 def test_no_key_says_that_there_is_no_tiering_where_there_is() -> None:
     for defn in ALL:
-        assert "has no remote part" not in effect_of(defn, tiers=True).where, defn
+        assert "has no remote part" not in effect_of(defn, {"tiers"}).where, defn

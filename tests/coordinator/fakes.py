@@ -147,6 +147,9 @@ class FakeContext(ModelContext):
         self.peer_host = peer_host
         self._denied = denied
 
+    def authorize_any(self, operation: str, resource_type: str) -> bool:
+        return self.authorize(operation, resource_type, "*")
+
     def authorize(self, operation: str, resource_type: str, name: str) -> bool:
         return not self._denied(operation, resource_type, name)
 

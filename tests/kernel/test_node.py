@@ -94,6 +94,12 @@ def test_security_may_stand_in_front_of_each_listener(tmp_path: Path) -> None:
         def byte_layer(self, listener: Listener) -> None:
             return None
 
+        async def start(self) -> None:
+            lives.append("started")
+
+        async def stop(self) -> None:
+            lives.append("stopped")
+
     class GuardedBroker(FakeBroker):
         def __init__(self, composition: Any, *arguments: Any) -> None:
             super().__init__(composition, *arguments)
@@ -109,8 +115,11 @@ def test_security_may_stand_in_front_of_each_listener(tmp_path: Path) -> None:
             for listener in node.composition.listeners
         }
         assert any(text.startswith("guard of ") for text in handlers.values())
+        assert lives == ["started"]
         await node.stop()
+        assert lives == ["started", "stopped"]
 
+    lives: list[str] = []
     with_node(plan_of(data_dir=tmp_path), body, broker=GuardedBroker)
 
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import cast
 
 from blumfeld.spi.cluster import ClusterImage
-from blumfeld.spi.image_sections import Decided
+from blumfeld.spi.image_sections import Circumstances, Decided
 from blumfeld.wire.errors import BrokerError, ErrorCode
 from blumfeld.wire.messages.create_acls import (
     AclCreation,
@@ -52,7 +52,7 @@ class CreateAcls:
 
     request: type[Message] = CreateAclsRequest
 
-    def decide(self, image: ClusterImage, request: Message, now_ms: float) -> Decided:
+    def decide(self, image: ClusterImage, request: Message, at: Circumstances) -> Decided:
         """The id of an entry is its number."""
         first = len(image.section("acls"))
         records: list[Message] = []

@@ -111,7 +111,9 @@ class Driven:
         return self.controller.image
 
     def moment(self) -> Moment:
-        return Moment(now_ms=self.now_ms, next_offset=len(self.log), new_uuid=self.new_uuid)
+        return Moment(
+            now_ms=self.now_ms, wall_ms=0, next_offset=len(self.log), new_uuid=self.new_uuid, new_secret=bytes
+        )
 
     def new_uuid(self) -> bytes:
         self._uuids += 1

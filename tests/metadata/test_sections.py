@@ -26,7 +26,7 @@ from blumfeld.wire.schema import Message
 from tests.metadata.acl_section import AclSection, CreateAcls, creation, entry, removal
 
 KINDS = SectionKinds([AclSection()])
-MOMENT = Moment(now_ms=0.0, next_offset=0, new_uuid=lambda: b"u" * 16)
+MOMENT = Moment(now_ms=0.0, wall_ms=0, next_offset=0, new_uuid=lambda: b"u" * 16, new_secret=bytes)
 
 
 def changes() -> st.SearchStrategy[list[Message]]:

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from blumfeld.spi.hooks import Feature
     from blumfeld.spi.observer import Observer
     from blumfeld.spi.replication import Replication
+    from blumfeld.spi.security import Authorizer
     from blumfeld.spi.transactions import TransactionCoordinator
 
 
@@ -33,6 +34,7 @@ class BrokerComposition(Composition, Protocol):
     group_protocols: tuple[GroupProtocol, ...]
     transactions: TransactionCoordinator | None
     hook: Announcements
+    authorizer: Authorizer | None
     observers: tuple[tuple[str, Observer], ...]
     """(name of the plug-in, its observer)."""
 

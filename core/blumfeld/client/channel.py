@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Callable
 from enum import Enum
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 
 import msgspec
 
@@ -23,7 +23,8 @@ from blumfeld.spi.cluster import Endpoint
 from blumfeld.spi.completion import Completion
 from blumfeld.spi.peers import RawAnswer
 from blumfeld.spi.runtime import Runtime, Task, Timer
-from blumfeld.spi.transport import ByteLayer, Transport
+from blumfeld.spi.security import PeerSecurity
+from blumfeld.spi.transport import Transport
 from blumfeld.wire.errors import BrokerError, ErrorCode
 from blumfeld.wire.primitives import EncodeError
 from blumfeld.wire.schema import Message
@@ -44,19 +45,8 @@ class ChannelSettings(msgspec.Struct, frozen=True, kw_only=True):
     """A connection without requests is closed after this time; negative: never (``connections.max.idle.ms``)."""
 
 
-class ChannelSecurity(Protocol):
-    """A node's proof of identity to other nodes. No plug-in makes one yet."""
-
-    def byte_layer(self) -> Callable[[], ByteLayer] | None:
-        """Returns what makes the TLS layer of a connection; ``None`` for none."""
-        ...
-
-    async def authenticate(self, client: DialedClient) -> None:
-        """Authenticate on a connection that was just dialled, before versions are negotiated: SASL's requests.
-
-        :raises OSError: the other node refuses
-        """
-        ...
+LIFE_USED = 0.85
+"""The part of a log-in's life after which the connection is exchanged for another (KIP-368)."""
 
 
 class State(Enum):
@@ -95,7 +85,7 @@ class Channel:
         resolve: Callable[[], Endpoint | None],
         about: str,
         settings: ChannelSettings,
-        security: ChannelSecurity | None = None,
+        security: PeerSecurity | None = None,
         lost: Callable[[], None] | None = None,
     ) -> None:
         self.state = State.IDLE
@@ -119,6 +109,9 @@ class Channel:
         """Limit of an opening, end of a pause, or next look at an idle connection."""
         self._used_ms = 0.0
         self._stopped = False
+        self._is_stale = False
+        """Whether the log-in of the connection ends soon: it takes no more requests."""
+        self._life_timer: Timer | None = None
 
     def send(
         self, request: Message, timeout_ms: float, version_max: int | None = None
@@ -152,12 +145,14 @@ class Channel:
             request.answer.fail(OSError(f"{self._about}: this node is stopping"))
             return request.answer
         request.timer = self._runtime.call_later(timeout_ms, partial(self._expire, request))
-        if self.state is State.READY and not self._queue:
+        if self.state is State.READY and not self._queue and not self._is_stale:
             self._transmit(request)
         else:
             self._queue.append(request)
             if self.state is State.IDLE:
                 self._open()
+            elif self._is_stale:
+                self._renew()
         return request.answer
 
     def _moved(self) -> None:
@@ -173,6 +168,8 @@ class Channel:
         self._used_ms = self._runtime.monotonic_ms()
         if request.timer is not None:
             request.timer.cancel()
+        if self._is_stale:
+            self._renew()
 
     def _transmit(self, request: _Request) -> None:
         if request.answer.done:
@@ -232,11 +229,12 @@ class Channel:
 
     async def _establish(self, client: DialedClient, endpoint: Endpoint) -> None:
         security = self._security
-        layer = None if security is None else security.byte_layer()
+        layer = None if security is None else security.byte_layer(endpoint.host)
         try:
             await client.dial(self._transport, endpoint.host, endpoint.port, layer)
+            life_ms = None
             if security is not None and client is self._client:
-                await security.authenticate(client)
+                life_ms = await security.authenticate(client)
             versions = await self._negotiate(client)
         except (OSError, NoCommonVersionError, RefusedError) as error:
             if client is self._client:
@@ -245,7 +243,27 @@ class Channel:
             return
         if client is self._client:  # or it was lost between the last answer and this task's turn
             self._task = None
+            if life_ms is not None:
+                self._life_timer = self._runtime.call_later(life_ms * LIFE_USED, self._grow_stale)
             self._ready(versions)
+
+    def _grow_stale(self) -> None:
+        self._is_stale = True
+        self._renew()
+
+    def _renew(self) -> None:
+        """Exchange a connection whose log-in ends soon, once nothing waits on it. Requests that came meanwhile go to
+        the next one."""
+        client = self._client
+        if client is None or client.waiting or self.state is not State.READY:
+            return
+        self._client = None  # first: its end is no failure
+        self._forget_login()
+        self._stop_timer()
+        client.close()
+        self.state = State.IDLE
+        if self._queue:
+            self._open()
 
     async def _negotiate(self, client: DialedClient) -> Versions:
         handshake = Handshake()
@@ -306,6 +324,7 @@ class Channel:
         task, self._task = self._task, None
         queue, self._queue = self._queue, deque()
         self._versions = None
+        self._forget_login()
         self._stop_timer()
         self.state = State.IDLE
         if pause_ms is not None:
@@ -325,6 +344,12 @@ class Channel:
         self.state = State.IDLE
         if self._queue:
             self._open()
+
+    def _forget_login(self) -> None:
+        self._is_stale = False
+        if self._life_timer is not None:
+            self._life_timer.cancel()
+            self._life_timer = None
 
     def _stop_timer(self) -> None:
         if self._timer is not None:

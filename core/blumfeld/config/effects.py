@@ -6,6 +6,7 @@ The facts stand in :mod:`blumfeld.config.effects_table`. The manifest, CreateTop
 
 from __future__ import annotations
 
+from collections.abc import Set
 from typing import NamedTuple
 
 from blumfeld.config.definitions import (
@@ -23,11 +24,13 @@ from blumfeld.config.effects_table import (
     FIXED,
     GROUP_EFFECTS,
     HONOURED,
+    LIMITED_EFFECTS,
     LISTENER_KEYS,
     NO_TIERING,
     OTHER_TIERING,
     READ_AT_START,
     REFUSED,
+    SECURED_EFFECTS,
     TIERED_EFFECTS,
     TOPIC_EFFECTS,
     WITHOUT,
@@ -52,6 +55,8 @@ __all__ = [
     "why_ineffective",
 ]
 
+NO_ABILITIES: frozenset[str] = frozenset()
+"""The abilities of a build without plug-ins that bring one."""
 MANIFEST = "manifest "
 """Prefix of the place of a key that another section of the manifest sets."""
 
@@ -96,7 +101,7 @@ class KeyEffect(NamedTuple):
     @property
     def of_listeners(self) -> bool:
         """Whether a listener may have its own value, under the prefix ``listener.name.<name>.``."""
-        return self.name in LISTENER_KEYS
+        return self.name in LISTENER_KEYS or self.name.startswith(("ssl.", "sasl."))
 
 
 _EFFECTS: dict[str, dict[str, KeyEffect]] = {
@@ -105,26 +110,33 @@ _EFFECTS: dict[str, dict[str, KeyEffect]] = {
 }
 
 
-def effect_of(defn: ConfigDef, *, tiers: bool = False) -> KeyEffect:
+_BY_ABILITY: dict[str, dict[str, tuple[str, str]]] = {
+    "tiers": TIERED_EFFECTS,
+    "secures": SECURED_EFFECTS,
+    "limits": LIMITED_EFFECTS,
+}
+
+
+def effect_of(defn: ConfigDef, abilities: Set[str] = NO_ABILITIES) -> KeyEffect:
     """Returns the effect of a key. Every definition has exactly one.
 
-    :param tiers: the build's storage can keep a part of a log in a remote store (``BrokerConfig.tiers``)
+    :param abilities: what the build can do (``BrokerConfig.abilities``)
     """
     effect = _EFFECTS[defn.scope][defn.name]
-    if not tiers:
-        return effect
-    if defn.name in TIERED_EFFECTS:
-        kind, where = TIERED_EFFECTS[defn.name]
-        return effect._replace(effect=kind, where=where)
-    return effect._replace(where=OTHER_TIERING) if effect.where == NO_TIERING else effect
+    for ability in abilities:
+        differs = _BY_ABILITY[ability].get(defn.name)
+        if differs is not None:
+            return effect._replace(effect=differs[0], where=differs[1])
+    no_tiering = "tiers" in abilities and effect.where == NO_TIERING
+    return effect._replace(where=OTHER_TIERING) if no_tiering else effect
 
 
-def check_effect(defn: ConfigDef, given: Given, *, tiers: bool = False) -> None:
+def check_effect(defn: ConfigDef, given: Given, abilities: Set[str] = NO_ABILITIES) -> None:
     """Refuse a valid value that would have no effect in this build.
 
     A value equal to Kafka's default always passes, because it changes nothing.
 
-    :param tiers: as of :func:`effect_of`
+    :param abilities: as of :func:`effect_of`
     :raises ConfigError: INVALID_CONFIG: the key is fixed or refused, and the value differs from Kafka's
         default
     """
@@ -134,7 +146,7 @@ def check_effect(defn: ConfigDef, given: Given, *, tiers: bool = False) -> None:
         check_replica_selector(given)
     elif defn.name in THROTTLED_REPLICAS:
         check_throttled_replicas(defn.name, given)
-    effect = effect_of(defn, tiers=tiers)
+    effect = effect_of(defn, abilities)
     if effect.effect not in (FIXED, REFUSED) or _is_default(defn, parse(defn, given)):
         return
     text = render(defn, defn.default)
@@ -142,23 +154,23 @@ def check_effect(defn: ConfigDef, given: Given, *, tiers: bool = False) -> None:
     raise ConfigError(defn.name, "[hidden]" if defn.sensitive else given, f"{default}: {effect.where}")
 
 
-def check_listener_key(defn: ConfigDef, key: str, given: Given) -> None:
+def check_listener_key(defn: ConfigDef, key: str, given: Given, abilities: Set[str] = NO_ABILITIES) -> None:
     """Refuse a listener prefix on a key that holds for all listeners together.
 
     :raises ConfigError: INVALID_CONFIG: this build would ignore the prefix
     """
-    effect = effect_of(defn)
+    effect = effect_of(defn, abilities)
     if key != defn.name and effect.effect == HONOURED and not effect.of_listeners:
         raise ConfigError(key, given, f"nothing for one listener: {defn.name} holds for all of them")
 
 
-def check_change(defn: ConfigDef, key: str, given: Given) -> None:
+def check_change(defn: ConfigDef, key: str, given: Given, abilities: Set[str] = NO_ABILITIES) -> None:
     """Refuse a change at run time of a key that this build reads from the manifest only.
 
     :raises ConfigError: INVALID_CONFIG: the key is read once, when the broker starts
     """
-    check_listener_key(defn, key, given)
-    effect = effect_of(defn)
+    check_listener_key(defn, key, given, abilities)
+    effect = effect_of(defn, abilities)
     if effect.section is not None:
         raise ConfigError(key, given, f"nothing at run time: the manifest says it in {effect.section}")
     if defn.scope == "broker" and effect.read_at_start:
@@ -167,19 +179,21 @@ def check_change(defn: ConfigDef, key: str, given: Given) -> None:
         )
 
 
-def why_ineffective(definitions: Definitions, key: str, stored: str, *, tiers: bool = False) -> str | None:
+def why_ineffective(
+    definitions: Definitions, key: str, stored: str, abilities: Set[str] = NO_ABILITIES
+) -> str | None:
     """Returns why a value in the cluster's metadata has no effect here; ``None`` if it has its effect."""
     try:
         defn = definitions.find(key)
         parse(defn, stored)
-        check_effect(defn, stored, tiers=tiers)
+        check_effect(defn, stored, abilities)
         if defn.scope == "broker":
-            check_change(defn, key, stored)
+            check_change(defn, key, stored, abilities)
     except UnknownConfigError:
         return "the key is unknown here"
     except ConfigError as error:
         return f"allowed is {error.allowed}"
-    effect = effect_of(defn, tiers=tiers)
+    effect = effect_of(defn, abilities)
     return effect.where if effect.effect == WITHOUT else None
 
 

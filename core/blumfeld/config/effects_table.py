@@ -491,6 +491,14 @@ GROUP_EFFECTS: tuple[EffectRow, ...] = (
     ("streams.assignment.interval.ms", WITHOUT, NO_STREAMS, "The pause between two assignments of the streams group."),
 )
 
+SECURED_EFFECTS: dict[str, tuple[str, str]] = {
+    "listener.security.protocol.map": (HONOURED, KAFKA_CONFIG),
+}
+"""Class and place of the keys that differ in a build whose security plug-in ``secures``."""
+
+LIMITED_EFFECTS: dict[str, tuple[str, str]] = {}
+"""Class and place of the keys that differ in a build with quotas, whose plug-in ``limits``."""
+
 TIERED_TASKS = "blumfeld_storage_tiered.tasks.tiering"
 
 TIERED_EFFECTS: dict[str, tuple[str, str]] = {

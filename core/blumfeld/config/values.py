@@ -7,7 +7,7 @@ resolved once, so that the request path reads plain attributes.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from enum import IntEnum
 from typing import NamedTuple, TypeAlias, cast
 
@@ -90,6 +90,7 @@ class BrokerConfig:
     :param static: the manifest's ``[config]``, Kafka's keys
     :param dynamic_default: set for all brokers at run time, from the cluster image
     :param dynamic: set for this broker at run time, from the cluster image
+    :param abilities: what the build's plug-ins say that they can do beside their roles: ``secures``, ``limits``
     :raises ConfigError: a value that its key does not allow; UnknownConfigError: not one of Kafka's keys
     """
 
@@ -99,7 +100,9 @@ class BrokerConfig:
         *,
         dynamic_default: Mapping[str, Given] | None = None,
         dynamic: Mapping[str, Given] | None = None,
+        abilities: Iterable[str] = (),
     ) -> None:
+        self._abilities = frozenset(abilities)
         self._layers: tuple[tuple[Source, dict[str, Typed]], ...] = (
             (Source.DYNAMIC_BROKER, _parsed(dynamic)),
             (Source.DYNAMIC_DEFAULT_BROKER, _parsed(dynamic_default)),
@@ -126,6 +129,7 @@ class BrokerConfig:
             )
         )
         made._layers = kept
+        made._abilities = self._abilities
         return made
 
     def get(self, name: _Str) -> Typed:
@@ -144,6 +148,11 @@ class BrokerConfig:
     def tiers(self) -> _Bool:
         """Whether this build's storage can keep a part of a log in a remote store."""
         return self.bool("remote.log.storage.system.enable")
+
+    @property
+    def abilities(self) -> frozenset[_Str]:
+        """What this build can do: some keys have their effect by it (``config.effects``)."""
+        return self._abilities | {"tiers"} if self.tiers else self._abilities
 
     def int(self, name: _Str) -> _Int:
         """Returns a SHORT, INT or LONG. :raises ConfigError: it is null or of another type"""

@@ -154,9 +154,9 @@ def _config_rows(node: Node) -> Iterator[tuple[str, ...]]:
 
 
 def _ineffective_rows(plan: Plan) -> Iterator[tuple[str, ...]]:
-    tiers = plan.config.tiers
-    for name in keys_without_effect(plan.manifest, tiers=tiers):
-        yield (name, effect_of(BROKER_CONFIGS.find(name), tiers=tiers).where)
+    abilities = plan.config.abilities
+    for name in keys_without_effect(plan.manifest, abilities):
+        yield (name, effect_of(BROKER_CONFIGS.find(name), abilities).where)
 
 
 def _missing_rows(node: Node) -> Iterator[tuple[str, ...]]:

@@ -36,7 +36,7 @@ from blumfeld.spi.image_sections import ControllerCommand, ImageSection
 from blumfeld.spi.object_store import StoreFactory
 from blumfeld.spi.observer import Observer
 from blumfeld.spi.runtime import Runtime
-from blumfeld.spi.security import Authorizer
+from blumfeld.spi.security import Authorizer, MakeAuthenticator, Mechanisms
 from blumfeld.spi.storage import several_directories
 from blumfeld.spi.tiering import tiering
 from blumfeld.spi.transport import ConnectionHandler, Limits, Listener
@@ -57,6 +57,7 @@ STOP_ORDER = (
     "controller",
     "peers",
     "network",
+    "security",
     "replication",
     "consensus",
     "observers",
@@ -208,6 +209,7 @@ class Node:
         composition.image_sections = _image_sections(plugins)
         composition.controller_commands = _controller_commands(plugins)
         composition.object_stores = self._object_stores()
+        composition.authenticators = self._authenticators()
         for role, hook_name, part in (
             ("network", "blumfeld_make_transport", "transport"),
             ("local_storage", "blumfeld_make_storage", "local_storage"),
@@ -217,18 +219,17 @@ class Node:
         ):
             for plan in plugins.of_role(role):
                 composition.provide(part, plugins.make(plan, hook_name, composition.view))
+            if part == "transport":
+                self._make_security()
             if part == "storage":
                 if composition.made("local_storage") is None:
                     composition.provide("local_storage", composition.storage)
                 self._check_directories()
                 self._check_tiering()
-        for plan in plugins.of_role("security"):
-            composition.security = plugins.make(plan, "blumfeld_make_security", composition.view)
         composition.observers = tuple(
             (plan.name, part) for plan, part in self._each_made("observers", "blumfeld_make_observer")
         )
-        security = composition.security
-        broker = make_broker(composition, None if security is None else security.authorizer, self.metrics)
+        broker = make_broker(composition, composition.authorizer, self.metrics)
         composition.provide("parking", broker.parking)
         composition.provide("replicas", broker.replicas)
         composition.provide("local_partitions", broker.local_partitions)
@@ -244,6 +245,16 @@ class Node:
         for _, handlers in plugins.each("blumfeld_api_handlers", composition.view):
             broker.register(handlers)
         return broker
+
+    def _make_security(self) -> None:
+        """Make the node's gate and its authorizer, before the parts that dial other nodes."""
+        composition, plugins = self.composition, self.plugins
+        for plan in plugins.of_role("authorizer"):
+            composition.authorizer = plugins.make(plan, "blumfeld_make_authorizer", composition.view)
+        for plan in plugins.of_role("security"):
+            composition.security = plugins.make(plan, "blumfeld_make_security", composition.view)
+            if composition.authorizer is None:
+                composition.authorizer = composition.security.authorizer
 
     def _each_made(self, role: str, hook_name: str) -> Iterator[tuple[PlannedPlugin, Any]]:
         """Yields the parts of a role that no other part needs. The faults get those that can't be made."""
@@ -269,6 +280,14 @@ class Node:
             if again := brought.keys() & factories.keys():
                 raise PluginContractError(f"plug-in {plan.name} brings a store for {min(again)}:// again")
             brought.update(factories)
+        return brought
+
+    def _authenticators(self) -> Mechanisms:
+        brought: dict[str, MakeAuthenticator] = {}
+        for plan, mechanisms in self._each_made("authenticators", "blumfeld_authenticators"):
+            if again := brought.keys() & mechanisms.keys():
+                raise PluginContractError(f"plug-in {plan.name} brings the mechanism {min(again)} again")
+            brought.update(mechanisms)
         return brought
 
     def _check_directories(self) -> None:
@@ -298,7 +317,7 @@ class Node:
         """
         composition, broker = self.composition, self.broker
         self.state = STARTING
-        if ineffective := keys_without_effect(self.plan.manifest, tiers=self.plan.config.tiers):
+        if ineffective := keys_without_effect(self.plan.manifest, self.plan.config.abilities):
             self._events.warning("configuration without effect here", keys=", ".join(ineffective))
         if self.plan.left_out:
             without = "left out: this consensus has no metadata quorum"
@@ -312,6 +331,10 @@ class Node:
                 self.starting = f"observer {name}"
                 await observer.start()
                 self._when_stopped("observers", partial(self._stop_observer, observer))
+            if composition.security is not None:
+                self.starting = "security"
+                self._when_stopped("security", composition.security.stop)
+                await composition.security.start()
             self.starting = "network"
             self._when_stopped("network", self._stop_transport)
             self._when_stopped("peers", broker.peers.stop)

@@ -25,8 +25,9 @@ from blumfeld.metadata.decision import ControllerDecision, ControllerState, Mome
 from blumfeld.metadata.image.cluster_image import METADATA_VERSION_FEATURE, MetadataImage
 from blumfeld.metadata.image.step import ImageStep
 from blumfeld.metadata.sessions import BrokerSessions
+from blumfeld.spi.consensus import OnBehalf
 from blumfeld.spi.hooks import Feature
-from blumfeld.spi.image_sections import ControllerCommand
+from blumfeld.spi.image_sections import Circumstances, ControllerCommand
 from blumfeld.wire.errors import BrokerError, ErrorCode, PluginContractError
 from blumfeld.wire.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
 from blumfeld.wire.messages.metadata_records import (
@@ -109,24 +110,35 @@ class Controller:
         """The image with every replayed record, committed or not."""
         return self.state.image
 
-    def command(self, request: Message, moment: Moment) -> ControllerDecision:
+    def command(
+        self, request: Message, moment: Moment, on_behalf: OnBehalf | None = None
+    ) -> ControllerDecision:
         """Decide on a request; changes nothing.
 
+        :param on_behalf: the client whose request it is, for a plug-in's command
         :raises BrokerError: UNSUPPORTED_VERSION: no command of this controller; or what a plug-in's command raised
         :raises PluginContractError: a plug-in's command gave a record that belongs to no section
         """
         command = command_for(type(request).__name__)
         brought = self._commands.get(type(request))
         if command is None and brought is not None:
-            return self._brought(brought, request, moment)
+            return self._brought(brought, request, moment, on_behalf)
         if command is None:
             raise BrokerError(
                 ErrorCode.UNSUPPORTED_VERSION, f"{type(request).__name__} is no command of this controller"
             )
         return command(self.state, request, moment)
 
-    def _brought(self, command: ControllerCommand, request: Message, moment: Moment) -> ControllerDecision:
-        decided = command.decide(self.image, request, moment.now_ms)
+    def _brought(
+        self, command: ControllerCommand, request: Message, moment: Moment, on_behalf: OnBehalf | None
+    ) -> ControllerDecision:
+        circumstances = Circumstances(
+            monotonic_ms=moment.now_ms,
+            wall_ms=moment.wall_ms,
+            on_behalf=on_behalf,
+            new_secret=moment.new_secret,
+        )
+        decided = command.decide(self.image, request, circumstances)
         for record in decided.records:
             if type(record) not in self.image.section_kinds.by_record:
                 raise PluginContractError(

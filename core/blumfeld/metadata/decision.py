@@ -35,13 +35,17 @@ class ControllerDecision(msgspec.Struct, frozen=True):
 
 
 class Moment(msgspec.Struct, frozen=True):
-    """The time, the next offset and random ids, which a command may not read for itself."""
+    """The times, the next offset and chance, which a command may not read for itself."""
 
     now_ms: float
     """Monotonic time in milliseconds."""
+    wall_ms: int
+    """Milliseconds since the epoch."""
     next_offset: int
     """Offset that the first of the decision's records will have."""
     new_uuid: Callable[[], bytes]
+    new_secret: Callable[[int], bytes]
+    """``Runtime.secrets``."""
 
 
 class ControllerState(msgspec.Struct, frozen=True):

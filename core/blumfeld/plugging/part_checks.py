@@ -33,6 +33,7 @@ PROTOCOLS: dict[str, type[Any]] = {
     "blumfeld_make_storage": LogStorage,
     "blumfeld_make_consensus": ClusterMetadata,
     "blumfeld_make_replication": Replication,
+    "blumfeld_make_authorizer": Authorizer,
     "blumfeld_make_security": Security,
     "blumfeld_make_observer": Observer,
     "blumfeld_make_group_protocol": GroupProtocol,
@@ -70,7 +71,7 @@ def check_part(plugin: str, hook_name: str, part: Any) -> None:
     lacks = [f"{type(part).__name__}: {line}" for line in problems(part, protocol)]
     if protocol is LogStorage:
         lacks += _storage_problems(part)
-    elif protocol is Security and hasattr(part, "authorizer"):
+    elif protocol is Security and getattr(part, "authorizer", None) is not None:
         lacks += [f"its authorizer: {line}" for line in problems(part.authorizer, Authorizer)]
     if lacks:
         raise PluginContractError(

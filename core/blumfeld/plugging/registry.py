@@ -17,6 +17,9 @@ from blumfeld.wire.errors import PluginContractError
 GROUP = "blumfeld.plugins"
 ROLES = (
     "network",
+    "authenticators",
+    "authorizer",
+    "security",
     "stores",
     "storage",
     "consensus",
@@ -24,7 +27,7 @@ ROLES = (
     "groups",
     "assignors",
     "transactions",
-    "security",
+    "quotas",
     "observers",
     "sink",
     "decoders",

@@ -21,6 +21,7 @@ SECTIONS = (
     "node",
     "nodes",
     "plugins",
+    "quotas",
     "replication",
     "security",
     "storage",

@@ -19,6 +19,9 @@ class Principal(msgspec.Struct, frozen=True):
 
     name: str = "ANONYMOUS"
     type: str = "User"
+    token_authenticated: bool = False
+    """Whether a delegation token logged in (KIP-48). Such a client can't get further tokens. An authorizer looks at
+    type and name alone."""
 
     def __str__(self) -> str:
         return f"{self.type}:{self.name}"
@@ -52,8 +55,6 @@ class RequestContext(Protocol):
     def set_principal(self, principal: Principal) -> None:
         """Set the principal of the live connection: a first authentication or a later one (KIP-368). Requests of the
         connection that wait have it from now on, too; other connections keep theirs.
-
-        Provisional: first used by the security plug-in.
         """
         ...
 
@@ -62,6 +63,10 @@ class RequestContext(Protocol):
         (``"Topic"``, ``"Group"``, ``"Cluster"``, ``"TransactionalId"``). Every handler asks, also while
         everything is allowed.
         """
+        ...
+
+    def authorize_any(self, operation: str, resource_type: str) -> bool:
+        """Whether the principal may do ``operation`` on at least one resource of this type (KIP-679)."""
         ...
 
     def close_connection(self, reason: str) -> None:

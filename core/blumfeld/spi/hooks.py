@@ -22,7 +22,7 @@ from blumfeld.spi.partitions import LocalPartitions
 from blumfeld.spi.peers import PeerClient
 from blumfeld.spi.replication import Replicas, Replication
 from blumfeld.spi.runtime import Runtime
-from blumfeld.spi.security import Security
+from blumfeld.spi.security import Authorizer, Mechanisms, Security
 from blumfeld.spi.storage import LogStorage, TopicPartition
 from blumfeld.spi.transactions import TransactionCoordinator
 from blumfeld.spi.transport import Listener, LoopFactory, Transport
@@ -62,7 +62,8 @@ class Composition(Protocol):
     """The node's parts so far, as a making hook is handed them. Reading a part that is made later raises
     ``PluginContractError``.
 
-    Parts are made in the order: transport, storage, consensus, replication, security, group protocols, transactions.
+    Parts are made in the order: transport, authorizer, security, storage, consensus, replication, group protocols,
+    transactions.
     """
 
     runtime: Runtime
@@ -87,6 +88,10 @@ class Composition(Protocol):
     """Sections of the image that the build's plug-ins bring. The consensus hands them to its images."""
     controller_commands: Sequence[ControllerCommand]
     """Commands that the build's plug-ins add to the controller. The consensus hands them to its controller."""
+    security: Security | None
+    """The gate, and this node's log-in at others; ``None`` in a build without the role."""
+    authenticators: Mechanisms
+    """SASL mechanisms that the plug-ins of ``[security] authenticators`` bring."""
     object_stores: Mapping[str, StoreFactory]
     """Object stores that the build's plug-ins bring, by the scheme of their URLs. A storage that keeps older records
     elsewhere opens one of them."""
@@ -203,7 +208,8 @@ class Plugin(Protocol):
     kind and the keys of a quorum mean nothing then, and a plan leaves them out.
 
     A plug-in whose storage is a ``TieringStorage`` says ``tiers = True``. Topics may have ``remote.storage.enable``
-    then.
+    then. A security plug-in that serves other protocols than PLAINTEXT says ``secures = True``, and one of quotas
+    ``limits = True``: keys of TLS and SASL, and those of quotas, have their effect then.
     """
 
     options_class: type[msgspec.Struct]
@@ -212,8 +218,8 @@ class Plugin(Protocol):
     """
     roles: tuple[str, ...]
     """The sections of a manifest that may name it: ``network``, ``storage``, ``consensus``, ``replication``,
-    ``groups``, ``assignors``, ``transactions``, ``security``, ``observers``, ``stores``, ``sink``, ``decoders``. Empty
-    for a plug-in that only brings commands.
+    ``groups``, ``assignors``, ``transactions``, ``security``, ``authorizer``, ``authenticators``, ``quotas``,
+    ``observers``, ``stores``, ``sink``, ``decoders``. Empty for a plug-in that only brings commands.
     """
 
 
@@ -247,16 +253,12 @@ class Hooks:
     def blumfeld_image_sections(self) -> Sequence[ImageSection]:  # type: ignore[empty-body]
         """Called once at composition, before anything is made: sections of the cluster image that this plug-in brings.
 
-        Provisional: first used by the security plug-in.
-
         :return: the sections; two of one name, or with one type of record, fail the composition
         """
 
     @hookspec
     def blumfeld_controller_commands(self) -> Sequence[ControllerCommand]:  # type: ignore[empty-body]
         """Called once at composition, before anything is made: commands that this plug-in adds to the controller.
-
-        Provisional: first used by the security plug-in.
 
         :return: the commands; two for one request, or one that the core has, fail the composition
         """
@@ -306,6 +308,31 @@ class Hooks:
         """
 
     @hookspec(firstresult=True)
+    def blumfeld_authenticators(self, composition: Composition) -> Mechanisms | None:
+        """Called once for each plug-in that ``[security] authenticators`` names, before security is made. Opens
+        nothing.
+
+        :param composition: has runtime, config, options and the transport
+        :return: SASL mechanisms by name; two plug-ins with one name fail the composition
+        """
+
+    @hookspec(firstresult=True)
+    def blumfeld_make_authorizer(self, composition: Composition) -> Authorizer | None:
+        """Called once, if ``[security] authorizer`` names the plug-in. Opens nothing.
+
+        :param composition: has the transport; other parts may be read once the node starts
+        :return: what decides in place of the security plug-in's own
+        """
+
+    @hookspec(firstresult=True)
+    def blumfeld_make_security(self, composition: Composition) -> Security | None:
+        """Called once, if the manifest names a security plug-in; otherwise everything is allowed. Opens nothing.
+
+        :param composition: has the transport and the authenticators; other parts may be read once the node starts
+        :return: the gate, byte layers, this node's log-in at others, and the authorizer
+        """
+
+    @hookspec(firstresult=True)
     def blumfeld_make_storage(self, composition: Composition) -> LogStorage | None:
         """Called once for a node, innermost storage first; a wrapping one finds the inner in
         ``composition.local_storage``. Opens nothing.
@@ -328,16 +355,6 @@ class Hooks:
 
         :param composition: has transport, storage and consensus
         :return: the node's replication
-        """
-
-    @hookspec(firstresult=True)
-    def blumfeld_make_security(self, composition: Composition) -> Security | None:
-        """Called once, if the manifest names a security plug-in; otherwise everything is allowed.
-
-        Provisional: first used by the security plug-in.
-
-        :param composition: has all but groups and transactions
-        :return: authenticators and authorizer
         """
 
     @hookspec(firstresult=True)

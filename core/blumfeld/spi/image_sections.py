@@ -7,12 +7,13 @@ is a typed view of them, which a plug-in computes from the records alone.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 import msgspec
 
 from blumfeld.spi.cluster import ClusterImage
+from blumfeld.spi.consensus import OnBehalf
 from blumfeld.wire.schema import Message
 
 
@@ -51,6 +52,18 @@ class Decided(msgspec.Struct, frozen=True):
     response: Message
 
 
+class Circumstances(msgspec.Struct, frozen=True, kw_only=True):
+    """What a command may know beside the image and the request, which it may not read for itself."""
+
+    monotonic_ms: float
+    wall_ms: int
+    """Milliseconds since the epoch."""
+    on_behalf: OnBehalf | None
+    """The client whose request it is; ``None`` for the node's own."""
+    new_secret: Callable[[int], bytes]
+    """``n`` → so many bytes that nobody can guess."""
+
+
 class ControllerCommand(Protocol):
     """A command that a plug-in adds to the controller: CreateAcls, AlterUserScramCredentials and their like.
 
@@ -60,10 +73,9 @@ class ControllerCommand(Protocol):
     request: type[Message]
     """The class of its requests. No command of the core and no other plug-in has it."""
 
-    def decide(self, image: ClusterImage, request: Message, now_ms: float) -> Decided:
+    def decide(self, image: ClusterImage, request: Message, at: Circumstances) -> Decided:
         """Decide; change nothing. ``image`` has the effects of all commands before this one.
 
-        :param now_ms: monotonic time
         :raises BrokerError: the answer to the whole request, with no record
         """
         ...

@@ -228,6 +228,10 @@ class Runtime(Protocol):
         """A clock for durations, in ms with fraction. Never goes back."""
         ...
 
+    def secrets(self, n: int) -> bytes:
+        """``n`` bytes that nobody can guess: salts, nonces, tokens. In a simulation they come from the seed."""
+        ...
+
     def new_uuid(self) -> bytes:
         """16 random bytes that make a legal Kafka ``Uuid``: not reserved, its text without a leading '-'."""
         ...

@@ -57,6 +57,10 @@ class FakeRuntime(AsyncioRuntime):
             loop=self.loop,
         )
 
+    def secrets(self, n: int) -> bytes:
+        """As ``Runtime.secrets``: from the seed, so that a run can be repeated."""
+        return self.random.randbytes(n)
+
     # Driven by a test
 
     def run(self, coroutine: Coroutine[Any, Any, T]) -> T:

@@ -30,6 +30,7 @@ from blumfeld.metadata.image.record_frame import encode_record
 from blumfeld.metadata.slices import BATCH_RECORDS_MAX, SLICE_RECORDS
 from blumfeld.spi.completion import Completion, Steps
 from blumfeld.spi.consensus import Controller as ControllerId
+from blumfeld.spi.consensus import OnBehalf
 from blumfeld.spi.defects import command_text, place_of
 from blumfeld.spi.hooks import Composition, EventLog
 from blumfeld.spi.repeated_events import RepeatedEvents
@@ -223,9 +224,9 @@ class ActiveController:
             if reply is not None:
                 reply.fail(error)
 
-    def submit(self, command: Message, reply: Reply) -> None:
+    def submit(self, command: Message, reply: Reply, on_behalf: OnBehalf | None = None) -> None:
         """Decide now, or behind a decision that is being placed."""
-        self.in_turn(lambda: self._command(command, reply), reply)
+        self.in_turn(lambda: self._command(command, reply, on_behalf), reply)
 
     def in_turn(self, decide: Callable[[], None], reply: Reply) -> None:
         """Call ``decide`` now, or behind the decision that is being placed, unless ``reply`` is settled by then: no
@@ -301,8 +302,10 @@ class ActiveController:
     def _moment(self) -> Moment:
         return Moment(
             now_ms=self._runtime.monotonic_ms(),
+            wall_ms=self._runtime.now_ms(),
             next_offset=self._log.end_offset,
             new_uuid=self._runtime.new_uuid,
+            new_secret=self._runtime.secrets,
         )
 
     @property
@@ -310,8 +313,9 @@ class ActiveController:
         """Whether a decision is being placed, so that no other record may be."""
         return self._placing is not None or bool(self._behind)
 
-    def _command(self, command: Message, reply: Reply) -> None:
-        self._make(Part(command, lambda _, moment: self._controller.command(command, moment), reply))
+    def _command(self, command: Message, reply: Reply, on_behalf: OnBehalf | None) -> None:
+        decide = self._controller.command
+        self._make(Part(command, lambda _, moment: decide(command, moment, on_behalf), reply))
         if isinstance(command, BrokerHeartbeatRequest) and self._session_timer is None:
             self._watch_sessions()
 

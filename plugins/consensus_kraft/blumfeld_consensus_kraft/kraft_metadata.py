@@ -178,7 +178,7 @@ class KraftMetadata:
             return replica.membership.submit(command, timeout_ms)
         completion: Completion[Message] = Completion()
         reply = Reply(completion, wait_image=wait_image)
-        replica.active.submit(command, reply)
+        replica.active.submit(command, reply, on_behalf)
         if not completion.done:
             reply.timer = self._runtime.call_later(timeout_ms, reply.expire)
         return completion

@@ -370,13 +370,15 @@ class ZkMetadata:
             return self._altered(command, timeout_ms)
         if on_behalf is None:
             return self._link.ask(command, timeout_ms, wait_image=wait_image)
-        return self._own(command, timeout_ms, wait_image=wait_image)
+        return self._own(command, timeout_ms, wait_image=wait_image, on_behalf=on_behalf)
 
     def _decide(self, command: Message) -> Completion[Message]:
         """Another broker's request."""
         return self._own(command, REQUEST_TIMEOUT_MS, wait_image=False)
 
-    def _own(self, command: Message, timeout_ms: float, *, wait_image: bool) -> Completion[Message]:
+    def _own(
+        self, command: Message, timeout_ms: float, *, wait_image: bool, on_behalf: OnBehalf | None = None
+    ) -> Completion[Message]:
         """Have this node's controller decide."""
         answer: Completion[Message] = Completion()
         candidate = self._candidate
@@ -397,7 +399,7 @@ class ZkMetadata:
 
         reply: Completion[Message] = Completion()
         reply.when_done(answered)
-        candidate.submit(command, reply)
+        candidate.submit(command, reply, on_behalf)
         return answer
 
     def _ask_controller(
@@ -413,7 +415,13 @@ class ZkMetadata:
 
     def _altered(self, command: Message, timeout_ms: float) -> Completion[Message]:
         def moment() -> Moment:
-            return Moment(now_ms=self._runtime.monotonic_ms(), next_offset=0, new_uuid=self._runtime.new_uuid)
+            return Moment(
+                now_ms=self._runtime.monotonic_ms(),
+                wall_ms=self._runtime.now_ms(),
+                next_offset=0,
+                new_uuid=self._runtime.new_uuid,
+                new_secret=self._runtime.secrets,
+            )
 
         altered = alter_configs(
             command,

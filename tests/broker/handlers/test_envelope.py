@@ -30,9 +30,14 @@ ALICE = OnBehalf(Principal("alice"), "192.0.2.7", "app")
 class Rules:
     """``Authorizer``: alice may create topics, the anonymous node may act as a broker if ``node_may``."""
 
+    generation = 0
+
     def __init__(self, *, node_may: bool = True) -> None:
         self.node_may = node_may
         self.asked: list[tuple[str, str, str]] = []
+
+    def authorize_any(self, principal: Principal, host: str, operation: str, resource_type: str) -> bool:
+        raise NotImplementedError
 
     def authorize(
         self, principal: Principal, host: str, operation: str, resource_type: str, name: str

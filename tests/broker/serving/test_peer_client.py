@@ -26,6 +26,7 @@ class World:
             runtime=self.runtime,
             transport=self.peer,
             node_id=3,
+            security=None,
             config=BrokerConfig(),
             metadata=SimpleNamespace(image=SimpleNamespace(brokers={2: two})),
         )

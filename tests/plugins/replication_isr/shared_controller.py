@@ -127,7 +127,13 @@ class SharedController:
         return self.log[-1].end_offset if self.log else 0
 
     def _moment(self) -> Moment:
-        return Moment(now_ms=self.loop.time() * 1000, next_offset=self._end, new_uuid=self._new_uuid)
+        return Moment(
+            now_ms=self.loop.time() * 1000,
+            wall_ms=0,
+            next_offset=self._end,
+            new_uuid=self._new_uuid,
+            new_secret=bytes,
+        )
 
     def _new_uuid(self) -> bytes:
         self._random += 1

@@ -74,7 +74,7 @@ class ConfigWarnings:
         for key, value in self._cluster.image.config(kind, name).items():
             if (kind, name, key) in self._told:
                 continue
-            reason = why_ineffective(definitions, key, value, tiers=self._cluster.config.tiers)
+            reason = why_ineffective(definitions, key, value, self._cluster.config.abilities)
             if reason is not None:
                 self._told.add((kind, name, key))
                 yield f"{scope} {name or 'default'}: {key} ({reason})"

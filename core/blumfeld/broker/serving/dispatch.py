@@ -171,7 +171,7 @@ class Dispatcher:
 
     def set_principal(self, connection: Connection, principal: Principal) -> None:
         """As ``BrokerConnectionHandler.set_principal``."""
-        connection.state.principal = principal
+        connection.state.log_in(principal)
 
     def closed(self, connection: Connection, reason: str) -> None:
         """Take note that the connection has gone: stop its large request, and forget its parked one."""

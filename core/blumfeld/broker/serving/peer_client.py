@@ -14,7 +14,7 @@ from blumfeld.spi.peers import Endpoints, PeerChannel, RawAnswer
 from blumfeld.wire.schema import Message
 
 if TYPE_CHECKING:
-    from blumfeld.client.channel import Channel, ChannelSecurity
+    from blumfeld.client.channel import Channel
     from blumfeld.spi.cluster import Endpoint
     from blumfeld.spi.hooks import Composition
 
@@ -42,11 +42,9 @@ class TransportPeerClient:
     def __init__(
         self,
         composition: Composition,
-        security: ChannelSecurity | None = None,
         lost: Callable[[int, str], None] | None = None,
     ) -> None:
         self._composition = composition
-        self._security = security
         self._lost = lost
         self._image = ImageEndpoints(composition)
         self._channels: dict[Key, Channel] = {}
@@ -82,7 +80,7 @@ class TransportPeerClient:
                 connect_timeout_ms=composition.config.int("socket.connection.setup.timeout.ms"),
                 idle_ms=composition.config.int("connections.max.idle.ms"),
             ),
-            self._security,
+            None if composition.security is None else composition.security.peer(listener),
             lost,
         )
 

@@ -9,6 +9,8 @@ from blumfeld.spi.security import Authorizer
 from blumfeld.spi.transport import Exchange, Listener
 from blumfeld.wire.primitives import DecodeError
 
+ALLOWED_MAX = 1_000
+"""Verdicts that a connection remembers."""
 HEADER_BYTES = 10
 """Bytes of a request's header before the client id."""
 
@@ -16,7 +18,15 @@ HEADER_BYTES = 10
 class ConnectionState:
     """The broker's state of a connection, kept in ``Connection.state``."""
 
-    __slots__ = ("client_id", "client_id_bytes", "gone", "principal", "when_gone")
+    __slots__ = (
+        "allowed",
+        "client_id",
+        "client_id_bytes",
+        "generation",
+        "gone",
+        "principal",
+        "when_gone",
+    )
 
     def __init__(self) -> None:
         self.principal: Principal = ANONYMOUS
@@ -27,6 +37,31 @@ class ConnectionState:
         """Whether the connection is closed, so that no answer can be sent."""
         self.when_gone: Callable[[], None] | None = None
         """Called when the connection closes; set by a request that waits, such as a long poll."""
+        self.allowed: set[tuple[str, str, str]] = set()
+        """What the authorizer allowed the principal in this generation: (operation, resource type, name)."""
+        self.generation = -1
+        """The authorizer's generation of :attr:`allowed`."""
+
+    def log_in(self, principal: Principal) -> None:
+        """Take another principal: what the former one was allowed says nothing about it."""
+        self.principal = principal
+        self.allowed.clear()
+
+    def authorize(
+        self, authorizer: Authorizer, host: str, operation: str, resource_type: str, name: str
+    ) -> bool:
+        """Ask the authorizer, unless it allowed the same before. A refusal is asked for each time, so the authorizer
+        sees each."""
+        wanted = (operation, resource_type, name)
+        if self.generation != authorizer.generation or len(self.allowed) >= ALLOWED_MAX:
+            self.allowed.clear()
+            self.generation = authorizer.generation
+        elif wanted in self.allowed:
+            return True
+        if not authorizer.authorize(self.principal, host, operation, resource_type, name):
+            return False
+        self.allowed.add(wanted)
+        return True
 
 
 class Request:
@@ -95,15 +130,19 @@ class Request:
 
     def set_principal(self, principal: Principal) -> None:
         """As ``RequestContext.set_principal``."""
-        self._state.principal = principal
+        self._state.log_in(principal)
 
     def authorize(self, operation: str, resource_type: str, name: str) -> bool:
         """As ``RequestContext.authorize``. Without an authorizer everything is allowed."""
         if self._authorizer is None:
             return True
-        return self._authorizer.authorize(
-            self._state.principal, self.peer_host, operation, resource_type, name
-        )
+        return self._state.authorize(self._authorizer, self.peer_host, operation, resource_type, name)
+
+    def authorize_any(self, operation: str, resource_type: str) -> bool:
+        """As ``RequestContext.authorize_any``."""
+        if self._authorizer is None:
+            return True
+        return self._authorizer.authorize_any(self._state.principal, self.peer_host, operation, resource_type)
 
     def close_connection(self, reason: str) -> None:
         """Close the connection instead of answering, once the handler has returned or completed."""

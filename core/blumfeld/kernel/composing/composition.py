@@ -19,7 +19,7 @@ from blumfeld.spi.partitions import LocalPartitions
 from blumfeld.spi.peers import PeerClient
 from blumfeld.spi.replication import Replicas, Replication
 from blumfeld.spi.runtime import Runtime
-from blumfeld.spi.security import Security
+from blumfeld.spi.security import Authorizer, Mechanisms, Security
 from blumfeld.spi.storage import LogStorage
 from blumfeld.spi.transactions import TransactionCoordinator
 from blumfeld.spi.transport import Listener, Transport
@@ -64,10 +64,12 @@ class NodeComposition:
         self.assignors: Sequence[ConsumerAssignor] = ()
         self.image_sections: Sequence[ImageSection] = ()
         self.controller_commands: Sequence[ControllerCommand] = ()
+        self.authenticators: Mechanisms = {}
         self.object_stores: Mapping[str, StoreFactory] = {}
         self.group_protocols: tuple[GroupProtocol, ...] = ()
         self.transactions: TransactionCoordinator | None = None
         self.security: Security | None = None
+        self.authorizer: Authorizer | None = None
         self.observers: tuple[tuple[str, Observer], ...] = ()
         """(name of the plug-in, its observer)."""
         self.options: Any = None

@@ -72,10 +72,11 @@ def make_plan(
         manifest, left_out = without_quorum(manifest, faults)
     listeners = checked_listeners(manifest, faults, quorum=quorum)
     plugins = tuple(_Loader(manifest, registry, faults).load_all())
-    tiers = any(
-        plugin.role == "storage" and getattr(plugin.plugin_class, "tiers", False) for plugin in plugins
-    )
-    config = broker_config(manifest, listeners, faults, tiers=tiers)
+    config = broker_config(manifest, listeners, faults, _abilities(plugins))
+    if "secures" in config.abilities:
+        from blumfeld.kernel.manifest.security_protocols import with_protocols
+
+        listeners = with_protocols(listeners, config, faults)
     faults.tell()
     return Plan(
         manifest=manifest,
@@ -86,6 +87,18 @@ def make_plan(
         config=config,
         quorum=quorum,
         left_out=left_out,
+    )
+
+
+ABILITIES = {"storage": "tiers", "security": "secures", "quotas": "limits"}
+"""Role → the attribute by which its plug-in's class says that the build can do more."""
+
+
+def _abilities(plugins: Sequence[PlannedPlugin]) -> frozenset[str]:
+    return frozenset(
+        ability
+        for plugin in plugins
+        if (ability := ABILITIES.get(plugin.role)) and getattr(plugin.plugin_class, ability, False)
     )
 
 
@@ -116,8 +129,9 @@ class _Loader:
         is_broker = "broker" in manifest.node.roles
         if is_broker:
             yield from self._one("replication", manifest.replication.plugin, manifest.replication.options)
-        if manifest.security.plugin is not None:
-            yield from self._one("security", manifest.security.plugin, manifest.security.options)
+        yield from self._security()
+        if manifest.quotas.plugin is not None:
+            yield from self._one("quotas", manifest.quotas.plugin, manifest.quotas.options)
         yield from self._each("observers", "plugins.observers", plugins.observers, plugins.options)
         # A controller alone coordinates nothing, but it must know the features of groups and transactions: it finalizes
         # their levels.
@@ -146,6 +160,19 @@ class _Loader:
         for nth, name in enumerate(names):
             options_at = f"{section}.options.{name}"
             yield from self._one(role, name, options.get(name, {}), at=f"{at}[{nth}]", options_at=options_at)
+
+    def _security(self) -> Iterator[PlannedPlugin]:
+        section = self.manifest.security
+        if section.plugin is not None:
+            yield from self._one("security", section.plugin, section.options)
+        at, options = "security.authorizer", section.plugin_options
+        if section.authorizer is not None and self.faults.sound(at):
+            name = section.authorizer
+            options_at = f"security.plugin_options.{name}"
+            yield from self._one("authorizer", name, options.get(name, {}), at=at, options_at=options_at)
+        for nth, name in enumerate(section.authenticators):
+            at, options_at = f"security.authenticators[{nth}]", f"security.plugin_options.{name}"
+            yield from self._one("authenticators", name, options.get(name, {}), at=at, options_at=options_at)
 
     def _storages(self) -> Iterator[PlannedPlugin]:
         """Yields the storages, the innermost one first. A storage wraps another if its options have a field

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from typing import Any
 
 from blumfeld.config.definitions import LISTENER_PREFIX
@@ -27,16 +27,20 @@ _PLAINTEXT_ONLY = "this build's listeners speak PLAINTEXT only"
 
 
 def broker_config(
-    manifest: Manifest, listeners: Sequence[Listener], faults: Faults, *, tiers: bool = False
+    manifest: Manifest,
+    listeners: Sequence[Listener],
+    faults: Faults,
+    abilities: Set[str] = frozenset(),
 ) -> BrokerConfig:
     """Returns the broker's static configuration, without keys that can't be used.
 
-    :param tiers: the storage can keep a part of a log in a remote store
+    :param abilities: what the build's plug-ins can do (``BrokerConfig.abilities``)
     :param faults: gets a problem for each key of ``[config]`` that Kafka doesn't have, whose value Kafka refuses, or
         that promises something that this build can't do; and for each listener that should speak another protocol
         than PLAINTEXT
     """
-    faults.add(_protocol_problems(manifest, listeners))
+    if "secures" not in abilities:
+        faults.add(_protocol_problems(manifest, listeners))
     listeners_known = faults.sound("network.listeners")
     usable: dict[str, Any] = {}
     for key, value in manifest.config.items():
@@ -46,7 +50,7 @@ def broker_config(
         try:
             defn = BROKER_CONFIGS.find(key)
             parse(defn, value)
-            _check_effect(defn, key, value, listeners if listeners_known else None, tiers)
+            _check_effect(defn, key, value, listeners if listeners_known else None, abilities)
             usable[key] = value
         except UnknownConfigError as error:
             faults.add([Problem(path, error.said)])
@@ -54,9 +58,9 @@ def broker_config(
             faults.add([Problem(path, shown(error.found), error.allowed)])
     if faults.sound("node", "network"):
         usable |= _of_sections(manifest, listeners, usable)
-    if tiers:
+    if "tiers" in abilities:
         usable["remote.log.storage.system.enable"] = True
-    config = BrokerConfig(usable)
+    config = BrokerConfig(usable, abilities=abilities - {"tiers"})
     faults.add(_limit_problems(config, faults))
     return config
 
@@ -82,15 +86,15 @@ def _known(faults: Faults, key: str) -> bool:
 
 
 def _check_effect(
-    defn: ConfigDef, key: str, value: Given, listeners: Sequence[Listener] | None, tiers: bool
+    defn: ConfigDef, key: str, value: Given, listeners: Sequence[Listener] | None, abilities: Set[str]
 ) -> None:
     from blumfeld.config.effects import (
         check_effect,
         check_listener_key,
     )  # imported only if there is a [config]
 
-    check_effect(defn, value, tiers=tiers)
-    check_listener_key(defn, key, value)
+    check_effect(defn, value, abilities)
+    check_listener_key(defn, key, value, abilities)
     if listeners is None:
         return
     prefixes = [f"{LISTENER_PREFIX}{listener.name.lower()}." for listener in listeners]
@@ -119,16 +123,16 @@ def _protocol_problems(manifest: Manifest, listeners: Sequence[Listener]) -> Ite
             yield Problem(path, shown(entry), f"{name}:PLAINTEXT: {_PLAINTEXT_ONLY}")
 
 
-def keys_without_effect(manifest: Manifest, *, tiers: bool) -> list[str]:
+def keys_without_effect(manifest: Manifest, abilities: Set[str]) -> list[str]:
     """Returns the keys of ``[config]`` that are accepted and have no effect.
 
-    :param tiers: as of :func:`broker_config`
+    :param abilities: as of :func:`broker_config`
     """
     if not manifest.config:
         return []
     from blumfeld.config.effects import WITHOUT, effect_of
 
-    effects = {key: effect_of(BROKER_CONFIGS.find(key), tiers=tiers).effect for key in manifest.config}
+    effects = {key: effect_of(BROKER_CONFIGS.find(key), abilities).effect for key in manifest.config}
     return [key for key, effect in effects.items() if effect == WITHOUT]
 
 

@@ -173,8 +173,20 @@ def _option_problems(manifest: Manifest, faults: Faults) -> Iterator[Problem]:
     if faults.sound("plugins.observers", "plugins.stores"):
         yield from _unnamed("plugins", plugins.options, (*plugins.observers, *plugins.stores))
     security, transactions = manifest.security, manifest.transactions
-    if security.plugin is None and security.options and faults.sound("security.plugin"):
-        yield Problem("security.options", "options without a plug-in", "name it: security.plugin")
+    for section, options in (("security", security), ("quotas", manifest.quotas)):
+        if options.plugin is None and options.options and faults.sound(f"{section}.plugin"):
+            yield Problem(f"{section}.options", "options without a plug-in", f"name it: {section}.plugin")
+    if security.plugin is None:
+        for key in ("authorizer", "authenticators"):
+            if getattr(security, key):
+                found = "a value without a security plug-in, which would ask nobody"
+                yield Problem(f"security.{key}", found, "name it: security.plugin")
+    if faults.sound("security.authorizer", "security.authenticators"):
+        named = (*filter(None, (security.authorizer,)), *security.authenticators)
+        for name in security.plugin_options:
+            if name not in named:
+                stray = "options for a plug-in that isn't named"
+                yield Problem(f"security.plugin_options.{name}", stray, one_of(name, named))
     if transactions.plugin == NO_PLUGIN and transactions.options:
         allowed = f'none beside transactions.plugin = "{NO_PLUGIN}"'
         yield Problem("transactions.options", "options without a plug-in", allowed)

@@ -116,6 +116,19 @@ class SecuritySection(_Section, frozen=True):
 
     plugin: str | None = None
     options: dict[str, Any] = {}
+    authorizer: str | None = None
+    """A plug-in whose authorizer decides in place of that of ``plugin``."""
+    authenticators: tuple[str, ...] = ()
+    """Plug-ins that bring further SASL mechanisms."""
+    plugin_options: dict[str, dict[str, Any]] = {}
+    """Options of those plug-ins, by name."""
+
+
+class QuotasSection(_Section, frozen=True):
+    """``[quotas]``: a role that may be empty."""
+
+    plugin: str | None = None
+    options: dict[str, Any] = {}
 
 
 class PluginsSection(_Section, frozen=True):
@@ -154,6 +167,7 @@ class Manifest(_Section, frozen=True):
     groups: GroupsSection = GroupsSection()
     transactions: TransactionsSection = TransactionsSection()
     security: SecuritySection = SecuritySection()
+    quotas: QuotasSection = QuotasSection()
     plugins: PluginsSection = PluginsSection()
     metrics: MetricsSection = MetricsSection()
     logging: LoggingSection = LoggingSection()

@@ -9,6 +9,7 @@ queue.
 from __future__ import annotations
 
 import asyncio
+import os
 import random
 import time
 import traceback
@@ -96,6 +97,10 @@ class AsyncioRuntime:
     def monotonic_ms(self) -> float:
         """A clock for durations, in ms with fraction."""
         return time.monotonic() * 1000.0
+
+    def secrets(self, n: int) -> bytes:
+        """Returns bytes of the system's random generator."""
+        return os.urandom(n)
 
     def new_uuid(self) -> bytes:
         """Returns 16 random bytes that are a legal Kafka id."""

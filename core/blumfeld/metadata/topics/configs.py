@@ -179,8 +179,8 @@ def _check_effect(state: ControllerState, kind: int, key: str, value: str) -> No
 
     defn = _TABLES[kind].find(key)
     try:
-        check_effect(defn, value, tiers=state.config.tiers)
-        check_change(defn, key, value)
+        check_effect(defn, value, state.config.abilities)
+        check_change(defn, key, value, state.config.abilities)
     except ConfigError as error:
         if kind != BROKER_RESOURCE:
             raise

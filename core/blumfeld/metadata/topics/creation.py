@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Set
 
 from blumfeld.config.values import TOPIC_CONFIGS, ConfigError, TopicConfig, check_topic_configs, render
 from blumfeld.metadata.decision import ControllerDecision, ControllerState, Moment
@@ -118,7 +118,7 @@ class _Creation:
             )
         config = check_topic_configs(given, self._config)
         if given:
-            _check_effects(topic, tiers=self._config.tiers)
+            _check_effects(topic, self._config.abilities)
             check_tiered_name(topic.name, config)
         topic_id = self._moment.new_uuid()
         while topic_id in self._state.image.topic_names:
@@ -221,7 +221,7 @@ def check_tiered_name(topic: str, config: TopicConfig) -> None:
         raise ConfigError("remote.storage.enable", True, f"false: {topic} is never tiered")
 
 
-def _check_effects(topic: CreatableTopic, *, tiers: bool) -> None:
+def _check_effects(topic: CreatableTopic, abilities: Set[str]) -> None:
     """Refuse keys that would have no effect in this build.
 
     :raises ConfigError: such a key has another value than Kafka's default
@@ -231,7 +231,7 @@ def _check_effects(topic: CreatableTopic, *, tiers: bool) -> None:
     )  # imported late: topics without configuration need no table
 
     for config in topic.configs:
-        check_effect(TOPIC_CONFIGS.find(config.name), config.value, tiers=tiers)
+        check_effect(TOPIC_CONFIGS.find(config.name), config.value, abilities)
 
 
 def described(config: TopicConfig) -> list[CreatableTopicConfigs]:

@@ -26,6 +26,7 @@ from blumfeld.metadata.decision import ControllerDecision, ControllerState, Mome
 from blumfeld.metadata.slices import BATCH_RECORDS_MAX
 from blumfeld.spi.cluster import TopicImage
 from blumfeld.spi.completion import Completion, Steps
+from blumfeld.spi.consensus import OnBehalf
 from blumfeld.spi.defects import command_text, place_of
 from blumfeld.spi.hooks import EventLog
 from blumfeld.spi.repeated_events import RepeatedEvents
@@ -224,7 +225,7 @@ class ActiveController:
 
     # What is to be decided
 
-    def submit(self, command: Message, reply: Completion[Message]) -> None:
+    def submit(self, command: Message, reply: Completion[Message], on_behalf: OnBehalf | None = None) -> None:
         """Decide, write, push; ``reply`` completes when the tree has it. Fails with ``BrokerError`` NOT_CONTROLLER if
         this node stops being the controller first: whether the change took place isn't known then.
         """
@@ -232,7 +233,7 @@ class ActiveController:
             reply.fail(BrokerError(ErrorCode.NOT_CONTROLLER))
             return
         self._replies[reply] = None
-        part = self._command(command, reply)
+        part = self._command(command, reply, on_behalf)
         if self._begun and not (self._suspended or self._placing or self._behind):
             self._make(part)
         else:
@@ -251,8 +252,9 @@ class ActiveController:
             self._parts.append(part)
             self._go()
 
-    def _command(self, command: Message, reply: Completion[Message]) -> Part:
-        part = Part(command, lambda _, moment: self._controller.command(command, moment), reply)
+    def _command(self, command: Message, reply: Completion[Message], on_behalf: OnBehalf | None) -> Part:
+        decide = self._controller.command
+        part = Part(command, lambda _, moment: decide(command, moment, on_behalf), reply)
         if type(command).__name__ in NOT_OF_A_TREE:
             return part._replace(decide=partial(_refuse, type(command).__name__))
         if isinstance(command, CreateTopicsRequest):
@@ -373,8 +375,10 @@ class ActiveController:
     def _moment(self) -> Moment:
         return Moment(
             now_ms=self._runtime.monotonic_ms(),
+            wall_ms=self._runtime.now_ms(),
             next_offset=self.state.image.offset + 1,
             new_uuid=self._runtime.new_uuid,
+            new_secret=self._runtime.secrets,
         )
 
     def _make(self, part: Part) -> None:

@@ -10,6 +10,7 @@ from blumfeld.metadata.image.sections import NO_SECTIONS, SectionKinds
 from blumfeld.metadata.image.step import BrokenMetadata
 from blumfeld.spi.completion import Completion
 from blumfeld.spi.consensus import Controller as ControllerId
+from blumfeld.spi.consensus import OnBehalf
 from blumfeld.spi.hooks import EventLog, Feature
 from blumfeld.spi.image_sections import ControllerCommand
 from blumfeld.spi.repeated_events import RepeatedEvents
@@ -104,12 +105,12 @@ class Candidate:
         self._zookeeper.on_state(self._state_changed)
         self._election.begin()
 
-    def submit(self, command: Message, reply: Completion[Message]) -> None:
+    def submit(self, command: Message, reply: Completion[Message], on_behalf: OnBehalf | None = None) -> None:
         """As ``ActiveController.submit``; NOT_CONTROLLER while there is no term."""
         if self._term is None:
             reply.fail(BrokerError(ErrorCode.NOT_CONTROLLER))
         else:
-            self._term.active.submit(command, reply)
+            self._term.active.submit(command, reply, on_behalf)
 
     def node_changed(self, path: str) -> None:
         """As ``Term.node_changed``; the term hears of it when the tree is loaded. Without a term under way or at work

@@ -75,7 +75,7 @@ class Decided:
         return self.state.image.topics[name].partitions[number]
 
     def moment(self) -> Moment:
-        return Moment(now_ms=0.0, next_offset=0, new_uuid=self._new_uuid)
+        return Moment(now_ms=0.0, wall_ms=0, next_offset=0, new_uuid=self._new_uuid, new_secret=bytes)
 
     def _new_uuid(self) -> bytes:
         self._uuids += 1

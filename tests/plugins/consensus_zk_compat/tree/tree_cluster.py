@@ -92,7 +92,13 @@ class TreeCluster:
         return read
 
     def moment(self) -> Moment:
-        return Moment(now_ms=0.0, next_offset=self.image.offset + 1, new_uuid=self._new_uuid)
+        return Moment(
+            now_ms=0.0,
+            wall_ms=0,
+            next_offset=self.image.offset + 1,
+            new_uuid=self._new_uuid,
+            new_secret=bytes,
+        )
 
     def do(self, request: Message) -> Any:
         """Decide on a request, and write; the response."""

@@ -6,7 +6,7 @@ v1  synonyms. v3  types and documentation. v4  flexible. Left out: broker logger
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Set
 
 from blumfeld.broker.ports import Ports
 from blumfeld.config.definitions import (
@@ -105,9 +105,7 @@ class DescribeConfigs:
                     error_message=None,
                     resource_type=resource.resource_type,
                     resource_name=resource.resource_name,
-                    configs=[
-                        _shown(item, request, tiers=self._ports.cluster.config.tiers) for item in wanted
-                    ],
+                    configs=[_shown(item, request, self._ports.cluster.config.abilities) for item in wanted],
                 )
             )
         return DescribeConfigsResponse(results=results)
@@ -180,7 +178,9 @@ def _allow(context: RequestContext, kind: str, name: str, otherwise: ErrorCode) 
         raise BrokerError(otherwise)
 
 
-def _shown(item: Described, request: DescribeConfigsRequest, *, tiers: bool) -> DescribeConfigsResourceResult:
+def _shown(
+    item: Described, request: DescribeConfigsRequest, abilities: Set[str]
+) -> DescribeConfigsResourceResult:
     defn, synonyms = item
     holds = synonyms[0] if synonyms else Synonym(defn.name, None, Source.DEFAULT)
     return DescribeConfigsResourceResult(
@@ -191,7 +191,7 @@ def _shown(item: Described, request: DescribeConfigsRequest, *, tiers: bool) -> 
         is_sensitive=defn.sensitive,
         synonyms=_synonyms(defn, synonyms) if request.include_synonyms else [],
         config_type=defn.wire_type,
-        documentation=_documentation(defn, tiers=tiers) if request.include_documentation else None,
+        documentation=_documentation(defn, abilities) if request.include_documentation else None,
     )
 
 
@@ -201,10 +201,10 @@ def _read_only(defn: ConfigDef) -> bool:
     return defn.scope == "broker" and (defn.read_only or effect_of(defn).manifest_only)
 
 
-def _documentation(defn: ConfigDef, *, tiers: bool) -> str:
+def _documentation(defn: ConfigDef, abilities: Set[str]) -> str:
     from blumfeld.config.effects import effect_of
 
-    effect = effect_of(defn, tiers=tiers)
+    effect = effect_of(defn, abilities)
     return f"{effect.documentation} {effect.in_words}"
 
 
