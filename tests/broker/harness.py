@@ -30,7 +30,7 @@ from blumfeld.spi.parts import Parts, join, release
 from blumfeld.spi.replication import LeaderReplica
 from blumfeld.spi.security import Authorizer
 from blumfeld.spi.storage import LogStorage, TopicPartition
-from blumfeld.spi.transport import Exchange, Listener
+from blumfeld.spi.transport import ByteLayer, Exchange, Listener
 from blumfeld.wire.api import response_class
 from blumfeld.wire.codec import decode, encode
 from blumfeld.wire.errors import BrokerError, ErrorCode
@@ -402,6 +402,8 @@ class Quiet:
 class FakeConnection:
     """``Connection``: remembers why it was closed."""
 
+    layer: ByteLayer | None = None
+
     def __init__(self, listener: Listener = LISTENER) -> None:
         self.id = 1
         self.listener = listener
@@ -410,6 +412,9 @@ class FakeConnection:
         self.state: Any = None
         self.closed: str | None = None
         self.muted_until_ms = 0.0
+
+    def limit_frames(self, bytes_max: int) -> None:
+        self.frame_bytes_max = bytes_max
 
     def mute(self, until_ms: float) -> None:
         self.muted_until_ms = until_ms

@@ -20,6 +20,11 @@ PREAD_BYTES_MAX = 1 << 18
 """Bytes of a region that are read at a time where ``sendfile`` can't be used."""
 PUSH_BYTES_MAX = 4 << 20
 """Bytes that one connection may send before other connections get their turn."""
+LAYERED_CHUNK_BYTES = 1 << 17
+"""Bytes that a byte layer gets at a time. Small parts are joined: each call makes a record."""
+LAYERED_PUSH_BYTES_MAX = 1 << 20
+"""Bytes that a byte layer gets for one connection before other connections get their turn: encryption is work on the
+loop."""
 LAYERED_BYTES_AHEAD = 1 << 18
 """Bytes that a byte layer may produce before the socket has taken the earlier ones, so that memory stays bounded."""
 
@@ -162,8 +167,21 @@ class LayeredSendQueue(SendQueue):
         raw, items = self._raw, self._items
         if raw.unsent_bytes:
             raw.push()
-        budget = PUSH_BYTES_MAX
+        budget = LAYERED_PUSH_BYTES_MAX
         while items and raw.unsent_bytes < LAYERED_BYTES_AHEAD and (budget > 0 or self._plain_bytes == 0):
+            plain = self._next_plain()
+            budget -= len(plain)
+            data = self._layer.to_send(plain) if plain else b""
+            if data:
+                raw.send([data], len(data), False)
+        self.unsent_bytes = self._plain_bytes + raw.unsent_bytes
+
+    def _next_plain(self) -> bytes | memoryview:
+        """Take the next plain bytes from the queue, at most :data:`LAYERED_CHUNK_BYTES`."""
+        items = self._items
+        pieces: list[bytes | memoryview] = []
+        size_bytes = 0
+        while items and size_bytes < LAYERED_CHUNK_BYTES:
             head = items[0]
             if not isinstance(head, BUFFERS):
                 if head.size_bytes == self._region_sent:
@@ -171,12 +189,16 @@ class LayeredSendQueue(SendQueue):
                 else:
                     self._read_region(head)
                 continue
-            items.popleft()
-            self._plain_bytes -= len(head)
-            budget -= len(head)
-            data = self._layer.to_send(bytes(head) if isinstance(head, bytearray) else head)
-            raw.send([data], len(data), False)
-        self.unsent_bytes = self._plain_bytes + raw.unsent_bytes
+            left = LAYERED_CHUNK_BYTES - size_bytes
+            if len(head) > left:
+                items[0] = memoryview(head)[left:]
+                head = memoryview(head)[:left]
+            else:
+                items.popleft()
+            pieces.append(memoryview(head) if isinstance(head, bytearray) else head)
+            size_bytes += len(head)
+        self._plain_bytes -= size_bytes
+        return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
     def memory_bytes(self) -> int:
         """As :meth:`SendQueue.memory_bytes`."""

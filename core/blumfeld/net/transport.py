@@ -96,6 +96,7 @@ class BaseTransport:
         if self._turn is None:
             self._turn = self.make_turn()
             self._turn.memory.on_closed = self._closed_for_memory
+            self._turn.on_refused = self._refused
         return self._turn
 
     async def listen(
@@ -168,6 +169,12 @@ class BaseTransport:
     def _closed_for_memory(self, reason: str, connection: object) -> None:
         peer = connection.peer_host if isinstance(connection, AcceptedConnection) else ""
         self._repeated.say(self.log.warning, "connection closed", (reason, peer), reason=reason, peer=peer)
+
+    def _refused(self, reason: str, connection: AcceptedConnection) -> None:
+        peer, listener = connection.peer_host, connection.listener.name
+        key = ("refused", peer, listener)
+        say = self._repeated.say
+        say(self.log.warning, "connection closed", key, reason=reason, peer=peer, listener=listener)
 
     # Idle connections.
 

@@ -216,7 +216,7 @@ class Turn:
     together at the end, so many answers of one connection share one system call, and no ack precedes its write.
     """
 
-    __slots__ = ("_report", "begun", "dirty", "memory", "now_ms", "pool", "runtime")
+    __slots__ = ("_report", "begun", "dirty", "memory", "now_ms", "on_refused", "pool", "runtime")
 
     def __init__(self, runtime: Runtime, report: Report, pool: ReceivePool) -> None:
         self.runtime = runtime
@@ -224,6 +224,8 @@ class Turn:
         self.pool = pool
         self.memory = pool.memory = Memory(runtime)
         """The bound on the memory of all connections together."""
+        self.on_refused: Callable[[str, Any], None] | None = None
+        """Told of an accepted connection whose frame was refused, with the reason."""
         self.begun = False
         self.now_ms = runtime.monotonic_ms()
         """Start of this turn. One clock reading serves all connections, and is precise enough for idle time-outs."""

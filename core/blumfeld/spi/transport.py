@@ -81,10 +81,30 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ByteLayer(Protocol):
-    """Between socket and framer, without I/O: what TLS fills. One for each connection."""
+    """Between socket and framer, without I/O: what TLS fills. One for each connection. All calls are on the loop's
+    thread."""
+
+    waiting: bool
+    """Whether the layer works on received bytes elsewhere, and will call ``resume``. The transport looks after each
+    call of :meth:`received`, and reads nothing from the socket meanwhile. So a layer holds the bytes of one read at
+    most.
+    """
+
+    def attach(self, resume: Callable[[], None]) -> None:
+        """Take the function that ends :attr:`waiting`. Called once, before anything else.
+
+        ``resume`` may also be called when a layer has bytes for either side although none came in, or wants to end the
+        connection by an error. The transport calls ``received(b"")`` within it, unless the connection closes. It must
+        be called on the loop's thread, and not from within a method of the layer.
+        """
+        ...
+
+    def detach(self) -> None:
+        """Take note that the connection has gone: nothing else of the layer is called. Called once."""
+        ...
 
     def received(self, data: bytes | memoryview) -> tuple[bytes, bytes]:
-        """Take bytes of the socket: (plain bytes for the framer, bytes to send back now).
+        """Take bytes of the socket, or none after ``resume``: (plain bytes for the framer, bytes to send back now).
 
         :raises ConnectionError: the peer broke the layer's protocol; the connection is closed after what is
             unsent was tried
@@ -96,7 +116,7 @@ class ByteLayer(Protocol):
         ...
 
     def closing(self) -> bytes:
-        """Last bytes to send before an orderly close."""
+        """Last bytes to send before an orderly close, or after an error of :meth:`received`."""
         ...
 
 
@@ -110,6 +130,14 @@ class Connection(Protocol):
     peer_port: int
     state: Any
     """The handler's own: the transport never reads it. ``None`` at first."""
+    layer: ByteLayer | None
+    """The byte layer that the listener's maker gave this connection."""
+
+    def limit_frames(self, bytes_max: int) -> None:
+        """Take no larger frame from now on: small ones before authentication. A frame whose size has come already isn't
+        checked again.
+        """
+        ...
 
     def mute(self, until_ms: float) -> None:
         """Read no more from the socket until ``Runtime.monotonic_ms()`` reaches ``until_ms``: quotas."""

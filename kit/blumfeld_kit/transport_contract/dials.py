@@ -14,6 +14,7 @@ from blumfeld_kit.transport_contract.kit import (
     Handler,
     Net,
     Receiver,
+    SlowLayer,
     XorLayer,
     echo,
     eventually,
@@ -101,7 +102,7 @@ class DialContract(TransportFixtures):
 
 
 class ByteLayerContract(TransportFixtures):
-    """The part of the contract about byte layers, which TLS will use."""
+    """The part of the contract about byte layers, which TLS uses."""
 
     def test_everything_passes_through_the_layer(self, net: Net) -> None:
         data = random.Random(1).randbytes(700_000)
@@ -153,3 +154,224 @@ class ByteLayerContract(TransportFixtures):
         net.call(lambda: dialled.send([b"x"]))
         net.call(lambda: dialled.send([b"x" * 50_000]))
         assert eventually(lambda: receiver.frames == [b"x", b"x" * 50_000])
+
+    def test_a_layer_is_attached_before_its_first_bytes_and_detached_at_the_end(self, net: Net) -> None:
+        layers: list[XorLayer] = []
+
+        def made() -> XorLayer:
+            layers.append(XorLayer())
+            return layers[-1]
+
+        handler = Handler()
+        client = net.connect(net.listen(handler, byte_layer=made))
+        assert eventually(lambda: len(handler.opened_connections) == 1)
+        connection = handler.opened_connections[0]
+        assert connection.layer is layers[0]
+        assert (layers[0].attached, layers[0].detached) == (1, 0)
+        client.socket.sendall(b"hello" + xor(framed(b"a")))
+        assert client.receive(10) == b"hello" + xor(framed(b"a"))
+        client.reset()
+        assert handler.has_lost(1)
+        assert (layers[0].attached, layers[0].detached) == (1, 1)
+        net.call(layers[0].resume)  # it does nothing
+        assert handler.frames == [b"a"]
+
+    def test_a_connection_without_a_layer_has_none(self, net: Net) -> None:
+        handler, client = net.serve()
+        client.send(b"a")
+        assert client.frame() == b"a"
+        assert handler.opened_connections[0].layer is None
+
+    def test_nothing_is_read_while_a_layer_works_elsewhere(self, net: Net) -> None:
+        layer = SlowLayer()
+        handler = Handler()
+        client = net.connect(net.listen(handler, byte_layer=lambda: layer))
+        client.socket.sendall(b"he")
+        assert eventually(lambda: layer.calls == [b"he"])
+        client.socket.sendall(b"llo" + xor(framed(b"a", b"b")))
+        assert client.is_quiet()
+        assert layer.calls == [b"he"]
+        net.call(layer.finish)
+        assert client.receive(5 + 10) == b"hello" + xor(framed(b"a", b"b"))
+        assert layer.calls[1] == b""
+        assert handler.frames == [b"a", b"b"]
+
+    def test_bytes_of_a_resumed_layer_start_requests_and_are_sent(self, net: Net) -> None:
+        layer = SlowLayer()
+        client = net.connect(net.listen(Handler(), byte_layer=lambda: layer))
+        for nth in range(3):
+            client.socket.sendall((b"" if nth else b"hello") + xor(framed(b"%d" % nth)))
+            assert eventually(lambda: layer.waiting)
+            net.call(lambda: layer.finish(stay_slow=True))
+            expected = (b"" if nth else b"hello") + xor(framed(b"%d" % nth))
+            assert client.receive(len(expected)) == expected
+
+    def test_requests_are_served_although_the_peer_ended_while_the_layer_worked(self, net: Net) -> None:
+        """A producer with acks=0 sends, and is gone."""
+        layer = SlowLayer()
+        handler = Handler()
+        client = net.connect(net.listen(handler, byte_layer=lambda: layer))
+        client.socket.sendall(b"hello" + xor(framed(b"a")))
+        client.socket.shutdown(1)
+        assert eventually(lambda: layer.waiting)
+        assert client.is_quiet()
+        net.call(layer.finish)
+        expected = b"hello" + xor(framed(b"a")) + b"bye"
+        assert client.receive(len(expected)) == expected
+        assert client.is_closed()
+        assert handler.frames == [b"a"]
+
+    def test_a_muted_connection_starts_nothing_that_a_resumed_layer_brings(self, net: Net) -> None:
+        layer = SlowLayer()
+        handler = Handler()
+        client = net.connect(net.listen(handler, byte_layer=lambda: layer))
+        client.socket.sendall(b"hello" + xor(framed(b"a")))
+        assert eventually(lambda: layer.waiting)
+
+        def mute_and_finish() -> None:
+            handler.opened_connections[0].mute(net.runtime.monotonic_ms() + 80)
+            layer.finish()
+
+        net.call(mute_and_finish)
+        assert client.receive(5) == b"hello"  # the layer's own bytes are sent
+        assert client.is_quiet()
+        assert handler.frames == []
+        assert client.receive(5) == xor(framed(b"a"))
+
+    def test_a_closing_connection_takes_nothing_from_a_resumed_layer(self, net: Net) -> None:
+        layer = SlowLayer()
+        handler = Handler()
+        client = net.connect(net.listen(handler, byte_layer=lambda: layer))
+        client.socket.sendall(b"hello" + xor(framed(b"a")))
+        assert eventually(lambda: layer.waiting)
+
+        def close_and_finish() -> None:
+            handler.opened_connections[0].close("the test says so")
+            layer.finish()
+
+        net.call(close_and_finish)
+        assert client.receive(8) == b"hellobye"
+        assert client.is_closed()
+        assert handler.has_lost(1)
+        assert handler.frames == []
+
+    def test_a_resumed_layer_that_is_broken_closes_the_connection(self, net: Net) -> None:
+        layer = SlowLayer()
+        handler = Handler()
+        client = net.connect(net.listen(handler, byte_layer=lambda: layer))
+        client.socket.sendall(b"GET / HTTP/1.1")
+        assert eventually(lambda: layer.waiting)
+        net.call(layer.finish)
+        assert client.receive(3) == b"bye"
+        assert client.is_closed()
+        assert handler.has_lost(1)
+        assert "no greeting" in handler.closed_reasons[0][1]
+
+    def test_a_large_frame_passes_a_slow_layer(self, net: Net) -> None:
+        layer = SlowLayer()
+        layer.slow = False
+        handler = Handler()
+        client = net.connect(net.listen(handler, byte_layer=lambda: layer))
+        body = random.Random(2).randbytes(300_000)
+        client.socket.sendall(b"hello" + xor(framed(body)[:250_000]))
+        assert client.receive(5) == b"hello"
+
+        def turn_slow() -> None:
+            layer.slow = True
+
+        net.call(turn_slow)
+        client.socket.sendall(xor(framed(body)[250_000:]))
+        assert eventually(lambda: layer.waiting)
+
+        def mute_and_finish() -> None:
+            handler.opened_connections[0].mute(net.runtime.monotonic_ms() + 80)
+            layer.finish()
+
+        net.call(mute_and_finish)
+        assert client.is_quiet()
+        assert handler.frames == []
+        assert client.receive(300_004) == xor(framed(body))
+
+    def test_a_layer_is_handed_large_answers_in_pieces(self, net: Net) -> None:
+        """Encryption is work on the loop."""
+        pieces: list[int] = []
+
+        class Counting(XorLayer):
+            def to_send(self, plain: bytes | memoryview) -> bytes:
+                pieces.append(len(plain))
+                return super().to_send(plain)
+
+        data = random.Random(3).randbytes(3_000_000)
+        handler = Handler(lambda exchange, frame: exchange.answer([data, b"x", net.region(data)]))
+        client = net.connect(net.listen(handler, byte_layer=Counting))
+        client.socket.sendall(b"hello" + xor(framed(b"a")))
+        expected = b"hello" + xor(framed(data + b"x" + data))
+        assert client.receive(len(expected)) == expected
+        assert max(pieces) <= 1 << 18
+
+    def test_small_parts_reach_the_layer_together(self, net: Net) -> None:
+        """Each call makes a record, and a record costs 22 bytes and a system call."""
+        pieces: list[int] = []
+
+        class Counting(XorLayer):
+            def to_send(self, plain: bytes | memoryview) -> bytes:
+                pieces.append(len(plain))
+                return super().to_send(plain)
+
+        handler = Handler(lambda exchange, frame: exchange.answer([b"a", net.region(b"bcd"), b"e"]))
+        client = net.connect(net.listen(handler, byte_layer=Counting))
+        client.socket.sendall(b"hello" + xor(framed(b"x")))
+        assert client.receive(14) == b"hello" + xor(framed(b"abcde"))
+        assert pieces == [9]
+
+    def test_a_layer_whose_own_bytes_nobody_takes_is_not_read(self, net: Net) -> None:
+        """A peer may make a layer answer, for instance by key updates, and never read the answers."""
+
+        class Chatty(XorLayer):
+            taken = 0
+
+            def received(self, data: bytes | memoryview) -> tuple[bytes, bytes]:
+                self.taken += len(data)
+                return b"", bytes(len(data) * 64)
+
+        layer = Chatty()
+        limits = Limits(unsent_bytes_max=1 << 20)
+        client = net.connect(net.listen(Handler(), limits, byte_layer=lambda: layer))
+        client.socket.setblocking(False)
+        sent = 0
+        until = net.runtime.monotonic_ms() + 2_000
+        quiet = 0
+        while net.runtime.monotonic_ms() < until and quiet < 20:
+            try:
+                sent += client.socket.send(bytes(65_536))
+                quiet = 0
+            except BlockingIOError:
+                quiet += 1
+                client.is_quiet(0.005)
+        assert layer.taken <= 2_000_000
+
+    def test_a_connection_takes_another_limit_of_its_frames(self, net: Net) -> None:
+        """Frames before authentication are small."""
+        handler = Handler()
+        client = net.connect(net.listen(handler))
+        assert eventually(lambda: len(handler.opened_connections) == 1)
+        connection = handler.opened_connections[0]
+        net.call(lambda: connection.limit_frames(10))
+        client.send(b"a" * 10)
+        assert client.frame() == b"a" * 10
+        net.call(lambda: connection.limit_frames(1_000_000))
+        client.send(b"b" * 200_000)
+        assert client.frame() == b"b" * 200_000
+        net.call(lambda: connection.limit_frames(10))
+        client.send(b"c" * 11)
+        assert client.is_closed()
+        assert handler.has_lost(1)
+        assert "11 bytes" in handler.closed_reasons[0][1]
+
+    def test_tls_to_a_listener_without_it_is_refused_in_words(self, net: Net) -> None:
+        """The first bytes would pass for a frame of 369 MB."""
+        handler, client = net.serve()
+        client.socket.sendall(bytes.fromhex("1603010200010001fc0303") + bytes(500))
+        assert client.is_closed()
+        assert handler.has_lost(1)
+        assert handler.closed_reasons[0][1] == "TLS came to a listener that speaks PLAINTEXT"

@@ -143,8 +143,20 @@ class XorLayer:
     GREETING = b"hello"
     GOODBYE = b"bye"
 
+    waiting = False
+
     def __init__(self) -> None:
         self._greeted = 0
+        self.attached = self.detached = 0
+
+    def attach(self, resume: Callable[[], None]) -> None:
+        """Keep the function, as a layer that needs time does."""
+        self.resume = resume
+        self.attached += 1
+
+    def detach(self) -> None:
+        """Count the call."""
+        self.detached += 1
 
     def received(self, data: bytes | memoryview) -> tuple[bytes, bytes]:
         """Expect the greeting first and answer it. Afterwards flip every bit."""
@@ -163,6 +175,33 @@ class XorLayer:
     def closing(self) -> bytes:
         """Return the last bytes of the layer."""
         return self.GOODBYE
+
+
+class SlowLayer(XorLayer):
+    """A layer that leaves received bytes lying until the test calls :meth:`finish` on the loop."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._slowly = b""
+        self.calls: list[bytes] = []
+        """The bytes of each call of :meth:`received`."""
+        self.slow = True
+
+    def received(self, data: bytes | memoryview) -> tuple[bytes, bytes]:
+        """Take the bytes, and wait."""
+        self.calls.append(bytes(data))
+        self._slowly += bytes(data)
+        if self.slow:
+            self.waiting = True
+            return b"", b""
+        taken, self._slowly = self._slowly, b""
+        return super().received(taken)
+
+    def finish(self, *, stay_slow: bool = False) -> None:
+        """End the work on what was received."""
+        self.waiting = self.slow = False
+        self.resume()
+        self.slow = stay_slow
 
 
 def xor(data: bytes) -> bytes:

@@ -8,6 +8,7 @@ from blumfeld.client.envelope import Forwarded
 from blumfeld.spi.completion import Completion
 from blumfeld.spi.context import RequestContext
 from blumfeld.spi.parts import Parts, join, release
+from blumfeld.spi.transport import ByteLayer
 from blumfeld.wire.errors import BrokerError, ErrorCode
 
 
@@ -21,7 +22,11 @@ class InnerConnection:
         self.peer_port = outer.peer_port
         self.state = ConnectionState()
         self.state.principal = forwarded.on_behalf.principal
+        self.layer: ByteLayer | None = None
         self._answer = answer
+
+    def limit_frames(self, bytes_max: int) -> None:
+        """Do nothing: the outer connection has the limit."""
 
     def mute(self, until_ms: float) -> None:
         """Do nothing: the answer's throttle time tells the client, and other clients share the connection."""

@@ -22,6 +22,8 @@ their whole work in the turn, and other connections wait. Requests that wait for
 write, so only ``in_flight_max`` bounds them.
 """
 
+TLS_HANDSHAKE = 0x1603
+"""The first two bytes of a client that begins with TLS. As a frame's size they are above any limit but the largest."""
 _NO_ANSWER: tuple[Part, ...] = (b"no answer",)
 """Stands for "no answer". It is compared by identity, so no real answer can equal it."""
 _pack_size = SIZE.pack
@@ -202,7 +204,12 @@ class AcceptedConnection(Stream):
 
     def refuse(self, size: int) -> None:
         """Close the connection: the peer announced a frame of an illegal size."""
-        self.close(f"a frame of {size} bytes is not within 0 and {self._frame_bytes_max}")
+        reason = f"a frame of {size} bytes is not within 0 and {self._frame_bytes_max}"
+        if size >> 16 == TLS_HANDSHAKE:
+            reason = f"TLS came to a listener that speaks {self.listener.security_protocol}"
+        self.close(reason)
+        if self.turn.on_refused is not None:
+            self.turn.on_refused(reason, self)
 
     def _defect(self, error: Exception) -> None:
         self.turn.defect(error, "ConnectionHandler.request")
@@ -268,11 +275,7 @@ class AcceptedConnection(Stream):
             self._active_ms = self.turn.now_ms
             if waits or self._writing:
                 self.watch_sending()
-                unsent_bytes = self._sending.unsent_bytes
-                if unsent_bytes > UNCOUNTED_BYTES or self._counted_bytes:
-                    self._count_unsent()
-                if unsent_bytes > self._unsent_bytes_max:
-                    self._stall |= FULL
+                self.bound_unsent()
         if self._rest is not None or not self._reading:
             self._after_flush()
 
@@ -281,6 +284,14 @@ class AcceptedConnection(Stream):
             self.abandon()
         self.check_ending()
         self.wake()
+
+    def bound_unsent(self) -> None:
+        """Count the unsent bytes, and read no more while there are too many."""
+        unsent_bytes = self._sending.unsent_bytes
+        if unsent_bytes > UNCOUNTED_BYTES or self._counted_bytes:
+            self._count_unsent()
+        if unsent_bytes > self._unsent_bytes_max:
+            self._stall |= FULL
 
     def _count_unsent(self) -> None:
         """Count the memory of the unsent answers. While all connections together hold too much, this one isn't read."""
@@ -307,6 +318,10 @@ class AcceptedConnection(Stream):
             self.wake()
 
     # The handler's side.
+
+    def limit_frames(self, bytes_max: int) -> None:
+        """Take no larger frame from now on."""
+        self._frame_bytes_max = bytes_max
 
     def mute(self, until_ms: float) -> None:
         """Read nothing and start no request until ``until_ms`` (monotonic). The latest of several times counts."""

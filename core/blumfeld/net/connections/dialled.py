@@ -107,6 +107,9 @@ class OutboundConnection(Stream):
     def drained(self) -> None:
         """Do nothing: reading does not depend on sending here."""
 
+    def bound_unsent(self) -> None:
+        """Do nothing: the other side is a node."""
+
     def abandon(self) -> None:
         """Release the frames that were not handed to the socket."""
         out, self._out = self._out, []

@@ -22,6 +22,7 @@ MUTED = 1
 FULL = 2
 CLOSING = 4
 STARVED = 8
+ELSEWHERE = 16
 
 
 class Stream:
@@ -31,14 +32,15 @@ class Stream:
         "_active_ms",
         "_ending",
         "_frame_bytes_max",
+        "_goodbye",
         "_large",
-        "_layer",
         "_reading",
         "_rest",
         "_sending",
         "_stall",
         "_writing",
         "dead",
+        "layer",
         "turn",
     )
 
@@ -48,13 +50,13 @@ class Stream:
     def __init__(self, turn: Turn, queue: SendQueue, limits: Limits, layer: ByteLayer | None) -> None:
         self.turn = turn
         self._frame_bytes_max = limits.frame_bytes_max
-        self._layer = layer
+        self.layer = layer
         self._sending = queue if layer is None else LayeredSendQueue(queue, layer)
         self._rest: memoryview | None = None
         """Bytes that were received and not consumed."""
         self._large: LargeFrame | None = None
         self._stall = 0
-        """The reasons why nothing is read: bits MUTED, FULL, CLOSING, STARVED."""
+        """The reasons why nothing is read: bits MUTED, FULL, CLOSING, STARVED, ELSEWHERE."""
         self._ending: str | None = None
         """The reason for closing, set while the connection only waits until everything is answered and sent."""
         self._reading = False
@@ -64,6 +66,10 @@ class Stream:
         # Not the turn's time: that is old if nothing was received for long, and the peer would pass for idle.
         self._active_ms = turn.runtime.monotonic_ms()
         self.dead = False
+        self._goodbye = layer is None
+        """Whether the layer has given its last bytes."""
+        if layer is not None:
+            layer.attach(self._layer_resumed)
 
     # Filled in by a kind of connection.
 
@@ -94,6 +100,10 @@ class Stream:
 
     def drained(self) -> None:
         """Take note that the socket took bytes, so that reading may go on."""
+        raise NotImplementedError
+
+    def bound_unsent(self) -> None:
+        """Read no more while too much is unsent, for instance bytes of a layer's own."""
         raise NotImplementedError
 
     # Filled in by a driver.
@@ -137,9 +147,9 @@ class Stream:
 
     def take_layered(self, data: memoryview) -> None:
         """Pass received bytes through the byte layer. They may be overwritten after this returns."""
-        turn, layer, sending = self.turn, self._layer, self._sending
-        if layer is None:
-            return  # the layer has already sent its closing bytes
+        turn, layer, sending = self.turn, self.layer, self._sending
+        if layer is None or self._goodbye:
+            return
         assert isinstance(sending, LayeredSendQueue)
         try:
             plain, reply = layer.received(data)
@@ -152,8 +162,24 @@ class Stream:
             self.die("a defect of ours")
             return
         self.watch_sending()
+        if reply:
+            self.bound_unsent()
         if plain and not self.dead:
             self._feed(plain)
+        if layer.waiting and not self.dead:
+            self._stall |= ELSEWHERE
+            self.pause_reading()
+
+    def _layer_resumed(self) -> None:
+        """Take what the layer has, and read on unless there is another reason not to."""
+        if self.dead or self._goodbye:
+            return
+        self._stall &= ~ELSEWHERE
+        if not self.turn.begun:
+            self.turn.begin()
+        self.take_layered(memoryview(b""))
+        if not self.dead and not self.held():
+            self.consume_rest()
 
     def _feed(self, plain: bytes) -> None:
         """Take plain bytes from the layer. They are copied, because a handler may write into a frame (offsets)."""
@@ -164,15 +190,25 @@ class Stream:
                 if self._large.starved():
                     self._starve()
                 return
-            frame, self._large = self._large.take(), None
-            self.consume_large(frame)
+            if not self.held():
+                frame, self._large = self._large.take(), None
+                self.consume_large(frame)
         rest = self._rest
         view = memoryview(bytearray(plain[at:]) if rest is None else bytearray(rest) + plain[at:])
         used = self.consume(view, 0, len(view))
         self._keep(view, used, len(view))
 
     def consume_rest(self) -> None:
-        """Take the frames that were received during a hold, then read on."""
+        """Take the frames that were received during a hold, then read on. A large one that was completed meanwhile
+        comes before the rest."""
+        large = self._large
+        if large is not None and large.complete:
+            if self.held():
+                return
+            self._large = None
+            self.consume_large(large.take())
+            if self.dead:
+                return
         rest = self._rest
         if rest is not None:
             used = self.consume(rest, 0, len(rest))
@@ -241,13 +277,14 @@ class Stream:
                 self.die(self._ending)
 
     def _say_goodbye(self) -> None:
-        layer, self._layer = self._layer, None
-        if layer is None or not isinstance(self._sending, LayeredSendQueue):
+        layer, sending = self.layer, self._sending
+        if layer is None or self._goodbye or not isinstance(sending, LayeredSendQueue):
             return
+        self._goodbye = True
         self.pause_reading()
         self._stall |= CLOSING
         try:
-            self._sending.send_raw(layer.closing())
+            sending.send_raw(layer.closing())
         except OSError:
             return  # the peer has gone, and the closing bytes are only a courtesy
         self.watch_sending()
@@ -282,4 +319,7 @@ class Stream:
         """Finish the end of the connection: its socket is closed, and the kernel uses none of our memory any more."""
         self._drop_large()
         self._sending.clear()
+        if self.layer is not None:
+            self._goodbye = True
+            self.layer.detach()
         self.gone(reason)

@@ -404,4 +404,4 @@ def attach(stream: ReadinessAccepted | ReadinessOutbound, sock: Socket) -> None:
     stream._fd = sock.fileno()
     stream._recv_into = sock.recv_into
     stream._read_bytes = stream.turn.read_bytes
-    stream._reader = stream._readable if stream._layer is None else stream._readable_layered
+    stream._reader = stream._readable if stream.layer is None else stream._readable_layered

@@ -183,18 +183,6 @@ class GroupStream(UringStream):
         if self._reading and not self._armed and not self.dead:
             self._arm()
 
-    def consume_rest(self) -> None:
-        """The hold is lifted. A large frame that was completed meanwhile comes before the rest."""
-        large = self._large
-        if large is not None and large.complete:
-            if self.held():
-                return
-            self._large = None
-            self.consume_large(large.take())
-            if self.dead:
-                return
-        super().consume_rest()
-
     def _drop_large(self) -> None:
         if self._large is self._direct:
             self._large = None  # Kept until the kernel no longer writes into it.
