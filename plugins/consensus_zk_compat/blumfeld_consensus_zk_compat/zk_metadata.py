@@ -35,6 +35,7 @@ from blumfeld_consensus_zk_compat.node.cluster_id import agreed_cluster_id, make
 from blumfeld_consensus_zk_compat.node.configuration import Configuration
 from blumfeld_consensus_zk_compat.node.control_requests import ControlRequests
 from blumfeld_consensus_zk_compat.node.controller_link import ControllerLink
+from blumfeld_consensus_zk_compat.node.gone_topics import GoneTopics
 from blumfeld_consensus_zk_compat.node.handlers import node_handlers
 from blumfeld_consensus_zk_compat.node.image import NodeImage
 from blumfeld_consensus_zk_compat.node.own_configs import COMMANDS as CONFIG_COMMANDS
@@ -101,6 +102,9 @@ class ZkMetadata:
             ask_controller=self._link.ask,
             begins=self._begins,
         )
+        gone_topics = GoneTopics(
+            runtime=runtime, image=self._node_image, session=lambda: self._life.zookeeper
+        )
         self._orders = ControlRequests(
             node_id=composition.node_id,
             runtime=runtime,
@@ -110,6 +114,7 @@ class ZkMetadata:
             broker_epoch=lambda: self._life.broker_epoch,
             topic_configs=self._topic_configs,
             told=self._life.told,
+            pushed=gone_topics.pushed,
         )
         self._configuration: Configuration | None = None
         self._acls = KnownAcls()

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from blumfeld.spi.completion import Completion
 from blumfeld.spi.zookeeper import NodeStat, Watch
 from blumfeld.wire.errors import ErrorCode
@@ -314,6 +316,31 @@ def test_an_expired_session_is_followed_by_another_registration() -> None:
         assert await nodes.produce("orders", [b"a"]) == 0
         shown = {metric.name: metric.read() for metric in metrics(nodes.metadata(other).counts)}
         assert shown["blumfeld_zookeeper_sessions_expired_total"] == 1
+
+    nodes.run(story())
+
+
+@pytest.mark.parametrize("replicas", [1, 3])
+def test_a_node_without_a_session_hears_of_a_deletion_when_it_comes_back(replicas: int) -> None:
+    """Its own replica keeps the topic in the tree, marked. Without a replica of its own the tree has nothing left."""
+    nodes = ZkNodes(3)
+
+    async def story() -> None:
+        await nodes.create("orders", replicas=replicas)
+        held = {nodes.controller} | ({nodes.leader("orders", 1)} if replicas == 1 else set())
+        away = next(node_id for node_id in (1, 2, 3) if node_id not in held)
+        nodes.sessions[away].cut()
+        await nodes.until(lambda: nodes.zookeeper.tree.exists(f"{nodes.chroot}/brokers/ids/{away}") is None)
+        client = await nodes.connect(nodes.controller)
+        request = DeleteTopicsRequest(topic_names=["orders"], timeout_ms=10_000)
+        assert (await client.ask(request, 5, DeleteTopicsResponse)).responses[0].error_code == 0
+        await nodes.pause(1_000)
+        there = "orders" in nodes.zookeeper.tree.children(f"{nodes.chroot}/brokers/topics")
+        assert there is (replicas == 3)
+        assert "orders" in nodes.metadata(away).image.topics
+        nodes.sessions[away].heal()
+        await nodes.until(lambda: "orders" not in nodes.metadata(away).image.topics)
+        await nodes.until(lambda: not nodes.hosts("orders", away))
 
     nodes.run(story())
 

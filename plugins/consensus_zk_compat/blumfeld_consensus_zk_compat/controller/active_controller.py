@@ -57,8 +57,9 @@ from blumfeld_consensus_zk_compat.controller.decided_steps import (
     with_acl_ids,
     with_leader_epochs,
 )
-from blumfeld_consensus_zk_compat.controller.deletions import Deletions, Effect, StopReplicas
+from blumfeld_consensus_zk_compat.controller.deletions import Deletions, Effect, StopReplicas, deletion_of
 from blumfeld_consensus_zk_compat.controller.election import Elected
+from blumfeld_consensus_zk_compat.controller.isr_changes import alter_or_tell_again
 from blumfeld_consensus_zk_compat.controller.topic_names import create_unless_marked, grow_unless_marked
 from blumfeld_consensus_zk_compat.controller.writes import Writes
 from blumfeld_consensus_zk_compat.ports import Pushes
@@ -261,6 +262,8 @@ class ActiveController:
             return part._replace(decide=lambda s, m: create_unless_marked(s, command, m, self._marked))
         if isinstance(command, CreatePartitionsRequest):
             return part._replace(decide=lambda s, m: grow_unless_marked(s, command, m, self._marked))
+        if isinstance(command, AlterPartitionRequest):
+            return part._replace(decide=lambda s, m: alter_or_tell_again(s, command, m))
         if isinstance(command, ControlledShutdownRequest):
             stop = partial(self._stop_followers, command.broker_id)
             return part._replace(decide=lambda s, m: shut_down(s, command, m), written=stop)
@@ -275,6 +278,10 @@ class ActiveController:
         def registered() -> None:
             if self._begun and is_new:
                 self.pushes.broker_came(broker_id)
+                for (
+                    change
+                ) in self.deletions.changes():  # it has heard of none of them, and its image has the topics
+                    self.pushes.committed(change)
             self.soon(Part("left-over elections", elect_left_over, ended=ended))
 
         def ended() -> None:
@@ -324,12 +331,7 @@ class ActiveController:
     def resume_deletions(self, topics: Sequence[TopicImage]) -> None:
         """Go on with topics that an earlier controller has marked, and that the image hasn't. Before :meth:`begin`."""
         self._marked.update(topic.name for topic in topics)
-        for topic in topics:
-            partitions = tuple(
-                PartitionStep(topic.name, topic.topic_id, before, None)
-                for before in topic.partitions.values()
-            )
-            self._before.append(Change(topics_deleted=(topic,), partitions=partitions))
+        self._before += map(deletion_of, topics)
 
     def topics_marked(self, names: Sequence[str]) -> None:
         """Somebody else has marked topics; the tree has the marks."""

@@ -91,24 +91,36 @@ def brokers_went_before(state: ControllerState, _moment: Moment) -> ControllerDe
     return ControllerDecision([], NO_RESPONSE, atomic=False)
 
 
-def led_before(
-    state: ControllerState, _moment: Moment, *, partitions: Sequence[TopicPartition]
+def came_again(
+    state: ControllerState, _moment: Moment, *, members: Sequence[tuple[TopicPartition, Sequence[int]]]
 ) -> ControllerDecision:
-    """Begin a leader epoch for partitions that an earlier process of their leader led, while there was no controller to
-    see it go: the records of two processes may not have one leader epoch.
+    """Take members out of ISRs whose earlier process was in sync, while there was no controller to see it go: as if
+    that controller had. The present process may lack records, and the records of two may not have one leader epoch.
+
+    If no member is left, the leader is taken for the one that went last. It begins a leader epoch, with itself as ISR.
+
+    :param members: of each ISR
     """
     records: list[Message] = []
-    for at in partitions[:SLICE_RECORDS]:
+    broker_config = state.image.broker_config(state.config)
+    active = active_in(state.image)
+    for at, restarted in members[:SLICE_RECORDS]:
         topic = state.image.topics.get(at.topic)
         partition = None if topic is None else topic.partitions.get(at.partition)
-        if topic is not None and partition is not None and partition.leader != NO_LEADER:
-            records.append(
-                PartitionChangeRecord(
-                    partition_id=at.partition, topic_id=topic.topic_id, leader=partition.leader
-                )
-            )
-    left = partitions[SLICE_RECORDS:]
-    rest = partial(led_before, partitions=left) if left else None
+        if topic is None or partition is None:
+            continue
+        kept = [member for member in partition.isr if member not in restarted]
+        config = state.image.topic_config(topic.name, broker_config)
+        change = partition_change(state, topic, partition, config, active, election=Election.ONLINE)
+        change.isr = kept or [partition.leader if partition.leader != NO_LEADER else partition.isr[0]]
+        record = change.record()
+        if record is not None or not kept:
+            record = record or PartitionChangeRecord(partition_id=at.partition, topic_id=topic.topic_id)
+            if not kept:
+                record.leader = change.isr[0]
+            records.append(record)
+    left = members[SLICE_RECORDS:]
+    rest = partial(came_again, members=left) if left else None
     return ControllerDecision(records, NO_RESPONSE, atomic=False, rest=rest)
 
 

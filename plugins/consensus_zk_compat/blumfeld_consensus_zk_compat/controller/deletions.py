@@ -15,6 +15,7 @@ import msgspec
 from blumfeld.spi.cluster import TopicImage
 from blumfeld.spi.storage import TopicPartition
 from blumfeld.wire.errors import ErrorCode
+from blumfeld_consensus_zk_compat.change import Change, PartitionStep
 
 
 class StopReplicas(msgspec.Struct, frozen=True):
@@ -61,6 +62,10 @@ class Deletions:
     def __len__(self) -> int:
         """The number of topics on their way out."""
         return len(self._by_name)
+
+    def changes(self) -> list[Change]:
+        """Return the deletions under way as the changes that began them: for a broker that has come since."""
+        return [deletion_of(deletion.topic) for deletion in self._by_name.values()]
 
     def begin(self, topics: Iterable[TopicImage], alive: Collection[int]) -> list[Effect]:
         """The tree has the marks of these topics. Nothing happens for a topic that is marked already."""
@@ -111,6 +116,14 @@ class Deletions:
             return []
         deletion.goes = True
         return [RemoveTopic(deletion.topic)]
+
+
+def deletion_of(topic: TopicImage) -> Change:
+    """Return the change that deletes a topic."""
+    partitions = tuple(
+        PartitionStep(topic.name, topic.topic_id, before, None) for before in topic.partitions.values()
+    )
+    return Change(topics_deleted=(topic,), partitions=partitions)
 
 
 def _replicas(topic: TopicImage) -> dict[int, set[int]]:

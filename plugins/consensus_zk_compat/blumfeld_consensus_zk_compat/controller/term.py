@@ -45,10 +45,10 @@ from blumfeld_consensus_zk_compat.controller.active_controller import ActiveCont
 from blumfeld_consensus_zk_compat.controller.broker_lives import (
     NO_RESPONSE,
     brokers_went_before,
+    came_again,
     elect_left_over,
     end_reassignments,
     first_states_open,
-    led_before,
     nothing,
     states_read,
 )
@@ -228,8 +228,8 @@ class Term:
         for some in (bare[at : at + SLICE_PARTITIONS] for at in range(0, len(bare), SLICE_PARTITIONS)):
             decide = partial(first_states_open, partitions=some)
             active.happened(Part("first states", decide, is_learned=True))
+        active.happened(Part("brokers that came again", partial(came_again, members=tree.restarted)))
         active.happened(Part("brokers that went before", brokers_went_before))
-        active.happened(Part("leaders that started again", partial(led_before, partitions=tree.led_before)))
         active.happened(Part("left-over elections", elect_left_over))
         active.happened(Part("left-over reassignments", end_reassignments))
         active.happened(Part("end of the take-over", nothing, ended=self._begin, ends_take_over=True))

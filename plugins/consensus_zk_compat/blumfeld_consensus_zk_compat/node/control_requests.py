@@ -52,6 +52,7 @@ class ControlRequests:
     :param topic_configs: reads what the image doesn't have yet
     :param told: is called when a request is obeyed: after LeaderAndIsr with (topic id, partition) of each replica,
         after UpdateMetadata with none
+    :param pushed: is called with the epochs of the controller and of this broker before UpdateMetadata is obeyed
     """
 
     def __init__(
@@ -65,6 +66,7 @@ class ControlRequests:
         broker_epoch: Callable[[], int],
         topic_configs: TopicConfigs,
         told: Callable[[Sequence[tuple[bytes, int]]], None],
+        pushed: Callable[[int, int], None],
     ) -> None:
         self._node_id = node_id
         self._runtime = runtime
@@ -74,6 +76,7 @@ class ControlRequests:
         self._broker_epoch = broker_epoch
         self._topic_configs = topic_configs
         self._told = told
+        self._pushed = pushed
         self._controller_epoch = -1
         self._ready: Completion[None] = Completion()
 
@@ -179,6 +182,7 @@ class ControlRequests:
         yield self._ready
         if refused := self._refusal(request):
             return UpdateMetadataResponse(error_code=refused)
+        self._pushed(request.controller_epoch, self._broker_epoch())
         yield from waited(self._image.step(partial(self._records, request)))
         self._told(())
         return UpdateMetadataResponse()

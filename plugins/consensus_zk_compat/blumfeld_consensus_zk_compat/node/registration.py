@@ -79,7 +79,8 @@ class BrokerLife:
         self._form = form
         self._ask_controller = ask_controller
         self._begins = begins
-        self._zookeeper: ZooKeeper | None = None
+        self.zookeeper: ZooKeeper | None = None
+        """The session now; ``None`` while there is none."""
         self._registration: BrokerRegistrationRequest | None = None
         self._is_ready = False
         self._retry: Timer | None = None
@@ -94,13 +95,13 @@ class BrokerLife:
 
     def session(self, zookeeper: ZooKeeper) -> None:
         """Another session has begun. A broker that was registered registers again."""
-        self._zookeeper = zookeeper
+        self.zookeeper = zookeeper
         if self.broker_epoch >= 0:
             self._register_again()
 
     def session_ended(self) -> None:
         """The session is over: this process has no znode until the next one."""
-        self._zookeeper = None
+        self.zookeeper = None
         if self._retry is not None:
             self._retry.cancel()
             self._retry = None
@@ -121,7 +122,7 @@ class BrokerLife:
         NOT_CONTROLLER (retriable) while no server is reached.
         """
         answer: Completion[Message] = Completion()
-        zookeeper = self._zookeeper
+        zookeeper = self.zookeeper
         if zookeeper is None or self._stopped:
             answer.fail(BrokerError(ErrorCode.NOT_CONTROLLER))
             return answer
@@ -186,11 +187,11 @@ class BrokerLife:
         """Register in a new session, again and again: the broker serves meanwhile what it leads."""
         assert self._registration is not None
         self._retry = None
-        zookeeper = self._zookeeper
+        zookeeper = self.zookeeper
 
         def done(answer: Completion[Message]) -> None:
             refused = answer.error is not None or bool(getattr(answer.result(), "error_code", 0))
-            if refused and not self._stopped and self._zookeeper is zookeeper and self._retry is None:
+            if refused and not self._stopped and self.zookeeper is zookeeper and self._retry is None:
                 self._retry = self._runtime.call_later(RETRY_MS, self._register_again)
 
         self.register(self._registration).when_done(done)
@@ -260,7 +261,7 @@ class BrokerLife:
     def _directories_lost(self, lost: frozenset[bytes]) -> Completion[Message]:
         """Tell the controller that it is to ask for each replica of this broker."""
         answer: Completion[Message] = Completion()
-        if self._zookeeper is None:
+        if self.zookeeper is None:
             answer.fail(BrokerError(ErrorCode.NOT_CONTROLLER))
             return answer
 
@@ -272,7 +273,7 @@ class BrokerLife:
             answer.complete(BrokerHeartbeatResponse(is_caught_up=True, is_fenced=False))
 
         path, content = f"{paths.LOG_DIR_EVENTS}/log_dir_event_", encode_log_dir_event(self._node_id)
-        self._zookeeper.create(path, content, sequential=True).when_done(written)
+        self.zookeeper.create(path, content, sequential=True).when_done(written)
         return answer
 
     def _shut_down(self, request: BrokerHeartbeatRequest, timeout_ms: float) -> Completion[Message]:

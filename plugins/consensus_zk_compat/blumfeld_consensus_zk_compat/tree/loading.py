@@ -97,9 +97,10 @@ class Loaded(msgspec.Struct, kw_only=True):
     """Topics that are to be deleted, as the tree has them. One whose nodes are gone already has no partitions."""
     without_state: tuple[TopicPartition, ...]
     """Partitions that need a first state."""
-    led_before: tuple[TopicPartition, ...]
-    """Partitions whose state is older than the registration of their leader: an earlier process of that broker led.
-    What the two write may not have one leader epoch (ADR 0019)."""
+    restarted: tuple[tuple[TopicPartition, Replicas], ...]
+    """Partitions whose state is older than the registration of members of their ISR, and these members: an earlier
+    process of theirs was in sync. The present one may have lost its page cache, and what two processes write as leaders
+    may not have one leader epoch (ADR 0019)."""
     without_id: dict[str, TopicNode]
     """Topics of Kafka before 2.8. The controller writes their ids (``TreeWriter.topic_ids``) and loads again; another
     node leaves them to it."""
@@ -178,7 +179,7 @@ class _Loader:
         self._nodes: dict[str, TopicNode] = {}
         self._without_id: dict[str, TopicNode] = {}
         self._without_state: list[TopicPartition] = []
-        self._led_before: list[TopicPartition] = []
+        self._restarted: list[tuple[TopicPartition, Replicas]] = []
         self._unreadable: dict[str, str] = {}
         self._znodes = 0
         self._sent: dict[str, Completion[Any]] = {}
@@ -207,7 +208,7 @@ class _Loader:
             versions=self._versions,
             marked=gone,
             without_state=tuple(self._without_state),
-            led_before=tuple(self._led_before),
+            restarted=tuple(self._restarted),
             without_id=self._without_id,
             reassignments_asked=reassignments,
             elections_asked=elections,
@@ -368,6 +369,7 @@ class _Loader:
 
     def _partitions(self, names: list[str]) -> Steps[None]:
         image, bare = self._image, []
+        newest = max((broker.epoch for broker in image.brokers.values()), default=-1)
 
         def keys() -> Iterable[tuple[str, int]]:
             for name in names:
@@ -384,11 +386,10 @@ class _Loader:
                 self._replay.add([TopicRecord(name=name, topic_id=_id(topic))])
             record = _partition_record(image, topic, name, number, node)
             self._replay.add([record])
-            leader = image.brokers.get(record.leader)
             if node is None:
                 bare.append(key)
-            elif leader is not None and leader.epoch > node.stat.mzxid:
-                self._led_before.append(TopicPartition(name, number))
+            elif newest > node.stat.mzxid:
+                self._note_restarted(TopicPartition(name, number), record, node.stat.mzxid)
 
         yield from self._each(keys(), read, take)
         for at, name in enumerate(names):
@@ -398,6 +399,14 @@ class _Loader:
                 yield None
         self._without_state = [TopicPartition(name, number) for name, number in bare]
         yield from self._above_states(bare)
+
+    def _note_restarted(self, at: TopicPartition, record: PartitionRecord, written: int) -> None:
+        brokers = self._image.brokers
+        members = tuple(
+            member for member in record.isr if member in brokers and brokers[member].epoch > written
+        )
+        if members:
+            self._restarted.append((at, members))
 
     def _above_states(self, bare: list[tuple[str, int]]) -> Steps[None]:
         """Which nodes above the states that are missing are there."""

@@ -44,6 +44,32 @@ def alter_isr(cluster: Cluster, leader: int, *isr: int) -> int:
     return response.error_code or response.topics[0].partitions[0].error_code
 
 
+def test_a_leader_whose_answer_was_lost_asks_the_same_again_and_is_told_its_isr() -> None:
+    cluster = Cluster()
+    cluster.begin()
+    cluster.create("t", [1, 2, 3])
+    image = cluster.controller.image
+    topic_id, before = image.topics["t"].topic_id, image.topics["t"].partitions[0]
+    wanted = RequestPartitionData(
+        partition_index=0,
+        leader_epoch=before.leader_epoch,
+        new_isr=[1, 2],
+        partition_epoch=before.partition_epoch,
+    )
+    request = AlterPartitionRequest(
+        broker_id=1,
+        broker_epoch=image.brokers[1].epoch,
+        topics=[RequestTopicData(topic_id=topic_id, partitions=[wanted])],
+    )
+    first = cluster.ask(request, AlterPartitionResponse)
+    again = cluster.ask(request, AlterPartitionResponse)
+    assert first.topics[0].partitions[0].partition_epoch == before.partition_epoch + 1
+    assert again == first, "no push tells a leader of an ISR that it has asked for"
+    wanted.new_isr = [1, 3]
+    other = cluster.ask(request, AlterPartitionResponse)
+    assert other.topics[0].partitions[0].error_code == ErrorCode.INVALID_UPDATE_VERSION
+
+
 def test_a_topic_is_in_the_tree_before_its_creator_hears_of_it() -> None:
     cluster = Cluster()
     node = cluster.begin()
@@ -133,6 +159,23 @@ def test_another_candidate_takes_over_when_the_controllers_session_is_over() -> 
     assert second is not first
     assert cluster.state("t").leader == 2
     assert cluster.zookeeper.tree.get(paths.CONTROLLER_EPOCH).data == b"2"
+    cluster.check_image()
+
+
+def test_a_member_of_an_isr_that_started_again_without_a_controller_leaves_the_isr() -> None:
+    """Its process is another one, and may have lost its page cache. It comes back when it has everything."""
+    cluster = Cluster(nodes=2)
+    first = cluster.begin()
+    for name, replicas in (("follows", [1, 2, 3]), ("leads", [2, 3]), ("alone", [2])):
+        cluster.create(name, replicas)
+    cluster.zookeeper.expire(first.session.session_id)
+    cluster.stop_broker(2)
+    cluster.start_broker(2)
+    cluster.advance(1_000)
+    assert (cluster.state("follows").leader, cluster.state("follows").isr) == (1, (1, 3))
+    assert (cluster.state("leads").leader, cluster.state("leads").isr) == (3, (3,))
+    assert (cluster.state("alone").leader, cluster.state("alone").isr) == (2, (2,))
+    assert cluster.state("alone").leader_epoch == 1, "two processes may not write in one leader epoch"
     cluster.check_image()
 
 

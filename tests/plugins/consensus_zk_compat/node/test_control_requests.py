@@ -60,6 +60,7 @@ class Node:
             broker_epoch=lambda: EPOCH,
             topic_configs=self._configs,
             told=lambda replicas: self.told.append(list(replicas)),
+            pushed=lambda controller_epoch, broker_epoch: None,
         )
 
     def _configs(self, topics: Sequence[str]) -> Completion[list[Message]]:

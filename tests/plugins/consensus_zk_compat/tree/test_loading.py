@@ -204,17 +204,18 @@ def test_a_partition_without_a_state_waits_for_its_first_election(kafka: TreeSes
     assert read.versions.without_state == {("orders", 1)}
 
 
-def test_a_leader_that_came_again_after_it_was_elected_is_told_of(kafka: TreeSession) -> None:
-    """The state is older than the leader's registration: an earlier process of that broker led."""
-    elected = {at.topic for at in load(kafka).led_before}
+def test_a_member_of_an_isr_that_came_again_after_it_was_written_is_told_of(kafka: TreeSession) -> None:
+    """The state is older than the member's registration: an earlier process of that broker was in sync."""
+    assert not load(kafka).restarted
     data = kafka.tree.get("/brokers/ids/2").data
     kafka.change(Delete("/brokers/ids/2"))
     kafka.put("/brokers/ids/2", data)
-    assert set(load(kafka).led_before) == {TopicPartition("orders", 1)}
+    restarted = dict(load(kafka).restarted)
+    assert restarted[TopicPartition("orders", 1)] == (2,)
+    assert all(members == (2,) for members in restarted.values())
     state = paths.state("orders", 1)
     kafka.change(Set(state, kafka.tree.get(state).data))
-    assert load(kafka).led_before == ()
-    assert not elected
+    assert TopicPartition("orders", 1) not in dict(load(kafka).restarted)
 
 
 def test_a_topic_of_an_old_kafka_waits_for_its_id(kafka: TreeSession) -> None:
