@@ -102,3 +102,26 @@ def test_the_trace_does_not_depend_on_the_hash_seed() -> None:
         digests.append(ran.stdout.splitlines()[1].split()[5])
     assert len(digests[0]) == 32
     assert digests[0] == digests[1]
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--consensus", "etcd"], "--consensus: 'etcd'; allowed are kraft and zookeeper"),
+        (["--consensus", "zookeeper"], "allowed with it are the workloads cluster, transactions and tiered"),
+    ],
+)
+def test_a_consensus_that_cannot_be_simulated_is_refused(
+    options: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["simulate", *options]) == 2
+    assert said in capsys.readouterr().err
+
+
+def test_a_seed_on_a_zookeeper_names_its_consensus_in_the_command_that_repeats_it() -> None:
+    from blumfeld_kit.simulation.swarm import Shape
+
+    assert (
+        "--workload cluster --consensus zookeeper"
+        in Shape(workload="cluster", consensus="zookeeper").command()
+    )

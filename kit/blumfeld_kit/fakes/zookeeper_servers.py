@@ -19,6 +19,8 @@ from blumfeld_kit.fakes.znodes import Stamp, WatchTable, ZnodeTree
 
 TICK_MS = 2_000
 """ZooKeeper's ``tickTime``. A session is expired at a whole tick."""
+SYNC_TICKS = 2
+"""Ticks after which a server that can't reach the others serves no more: ZooKeeper's ``syncLimit`` is 5."""
 EPOCH_BITS = 32
 """A transaction's number has the leader's epoch above these bits."""
 _INSTANT_MS = 1e-6
@@ -181,7 +183,7 @@ class Connection:
 
     def heard(self) -> None:
         """The client lives."""
-        if self.session is not None:
+        if self.session is not None and not self.server.apart:
             self.session.heard_ms = self._ensemble.runtime.monotonic_ms()
 
     def ping(self) -> None:
@@ -269,6 +271,10 @@ class Server:
         self.number = number
         self.up = True
         self.serving = True
+        self.apart = False
+        """The other servers don't reach it, nor it them. It answers reads for a while, from what it has."""
+        self.unsent: list[Callable[[], None]] = []
+        """Messages to the leader that wait until it is reached again."""
         self.lag_ms = 0.0
         self.tree = ZnodeTree()
         self.zxid = 0
@@ -287,6 +293,7 @@ class Server:
         """Serve no more: every client loses its connection."""
         self.serving = False
         self.inbox.close()
+        self.unsent.clear()
         for connection in list(self.connections):
             connection.close()
 
@@ -327,6 +334,12 @@ class Ensemble:
         self.leader.tree = self.tree
         self.writes = 0
         """Writes decided so far, refused ones too."""
+        self.deciding: Callable[[int, Sequence[Operation]], None] = _nobody_looks
+        """Is called with the session and the operations before a write is decided. It may end the session: then the
+        write doesn't take place."""
+        self.decided: Callable[[Sequence[Operation], Stamp], None] = _nobody_looks
+        """Is called with all that a write, or the end of a session, has done to the tree, before any server
+        tells of it. It writes nothing itself."""
         self._protected: dict[str, str] = {}
         self._zxid = 1 << EPOCH_BITS
         self._sessions: dict[int, Session] = {}
@@ -370,6 +383,39 @@ class Ensemble:
         for server in self.servers:
             server.leave()
         self._begin_election()
+
+    def part(self, number: int) -> None:
+        """Cut a server off from the others until :meth:`join`. If that lasts, it serves no more, and a leader leads no
+        more."""
+        server = self.servers[number]
+        if server.apart or not server.up:
+            return
+        server.apart = True
+        server.inbox.hold()
+        if server is self.leader:
+            self._to_leader.hold()
+        self.runtime.call_later(SYNC_TICKS * self.tick_ms, lambda: self._give_up(server))
+
+    def join(self, number: int) -> None:
+        """End :meth:`part`. What waited goes on, unless the server has given up meanwhile."""
+        server = self.servers[number]
+        if not server.apart:
+            return
+        server.apart = False
+        if server is self.leader:
+            self._to_leader.release()
+        elif not server.serving:
+            self.start_server(number)
+            return
+        server.inbox.release()
+        waiting, server.unsent = server.unsent, []
+        for message in waiting:
+            self._to_leader.send(message)
+
+    def _give_up(self, server: Server) -> None:
+        """A server that is still cut off serves nobody, and is elected by nobody."""
+        if server.apart and server.serving:
+            self.stop_server(server.number)
 
     def hang(self, ms: float) -> None:
         """Decide no write for ``ms``. Reads and pings are answered."""
@@ -415,13 +461,19 @@ class Ensemble:
         if not server.serving or last_zxid > server.zxid or not connection.open:
             connection.close()
         elif session_id == 0:
-            self._to_leader.send(lambda: self._begin_session(connection))
+            self._tell_leader(server, lambda: self._begin_session(connection))
         else:
-            self._to_leader.send(lambda: self._move_session(connection, session_id))
+            self._tell_leader(server, lambda: self._move_session(connection, session_id))
 
     def forward(self, connection: Connection, write: Write) -> None:
         """Bring a write to the leader."""
-        self._to_leader.send(lambda: self._decide(connection, write))
+        self._tell_leader(connection.server, lambda: self._decide(connection, write))
+
+    def _tell_leader(self, server: Server, message: Callable[[], None]) -> None:
+        if server.apart and server is not self.leader:
+            server.unsent.append(message)
+        else:
+            self._to_leader.send(message)
 
     # The leader
 
@@ -460,6 +512,9 @@ class Ensemble:
         if write.ends_session:
             self._end(session, write)
             return
+        self.deciding(session.id, write.operations)
+        if session.ended:
+            return
         self.writes += 1
         stamp = self._stamp(session.id)
         done: Sequence[Operation] = ()
@@ -479,6 +534,8 @@ class Ensemble:
                     raise DeniedError(operation.path, f"{path} belongs to {auth!r}")
 
     def _commit(self, entry: Entry) -> None:
+        if entry.operations:
+            self.decided(entry.operations, entry.stamp)
         for server in self.servers:
             if server is self.leader:
                 server.apply(entry, decided_here=True)
@@ -533,7 +590,10 @@ class Ensemble:
     # Elections
 
     def _has_majority(self) -> bool:
-        return sum(server.up for server in self.servers) > len(self.servers) // 2
+        return len(self._reached()) > len(self.servers) // 2
+
+    def _reached(self) -> list[Server]:
+        return [server for server in self.servers if server.up and not server.apart]
 
     def _begin_election(self) -> None:
         if self._has_majority():
@@ -542,7 +602,7 @@ class Ensemble:
     def _elect(self) -> None:
         if self.leader is not None or not self._has_majority():
             return
-        alive = [server for server in self.servers if server.up]
+        alive = self._reached()
         self.leader = alive[self.runtime.random.randrange(len(alive))]
         self._zxid = (self._zxid >> EPOCH_BITS) + 1 << EPOCH_BITS
         self._to_leader = self._new_leader_wire()
@@ -550,3 +610,7 @@ class Ensemble:
             server.follow(self.tree if server is self.leader else self.tree.copy(), self._zxid)
         for session in self._sessions.values():
             self._touch(session)
+
+
+def _nobody_looks(*_: object) -> None:
+    return None

@@ -13,10 +13,11 @@ from rich.console import Console
 from rich.table import Table
 
 from blumfeld.plugging.errors import ManifestError
+from blumfeld_kit.simulation.cluster.workload import Cluster
 from blumfeld_kit.simulation.seeds import seeds_of
 from blumfeld_kit.simulation.swarm import FaultClass, Shape, SwarmFailure, SwarmReport
 from blumfeld_kit.simulation.swarm.reduction import RUNS_MAX, shrunk
-from blumfeld_kit.simulation.swarm.shape import SETTLE_S
+from blumfeld_kit.simulation.swarm.shape import KRAFT, SETTLE_S, ZOOKEEPER
 from blumfeld_kit.simulation.swarm.totals import Totals
 from blumfeld_kit.simulation.sweep import Result, sweep
 from blumfeld_kit.simulation.workloads import (
@@ -41,6 +42,12 @@ def simulate(
     clients: Annotated[int, typer.Option(min=1, max=200, help="Clients, each on a machine of its own.")] = 12,
     seconds: Annotated[float, typer.Option(min=1, help="Virtual time under faults.")] = 300.0,
     settle: Annotated[float, typer.Option(min=1, help="Virtual time to converge after the heal.")] = SETTLE_S,
+    consensus: Annotated[
+        str,
+        typer.Option(
+            help="kraft, or zookeeper: the nodes of a cluster keep their metadata in a simulated one."
+        ),
+    ] = KRAFT,
     storage: Annotated[str, typer.Option(help="The storage plug-in of every node.")] = "storage_local",
     workload: Annotated[str, typer.Option(help=f"{', '.join(WORKLOADS)}, or module:attribute.")] = "brokers",
     faults: Annotated[
@@ -69,17 +76,33 @@ def simulate(
             seconds=seconds,
             settle_s=settle,
             storage=storage,
+            consensus=_consensus(consensus, make),
             workload=workload,
             faults=classes_of(faults),
         )
         results = sweep(shape, wanted, make, jobs=jobs, minutes=minutes)
         _show_all(results, make, shrink=shrink, report=report)
     except (ValueError, ManifestError) as error:
-        if isinstance(error, (UnknownWorkloadError, ManifestError, UnknownFaultError)):
+        if isinstance(error, (UnknownWorkloadError, ManifestError, UnknownFaultError, UnknownConsensusError)):
             typer.echo(f"blumfeld: {error}", err=True)
         else:
             typer.echo(f"blumfeld: --seeds: {seeds!r}; allowed is 3, 0-19 or 1,5,7-9", err=True)
         raise typer.Exit(REFUSED) from None
+
+
+class UnknownConsensusError(ValueError):
+    """No consensus has this name, or the workload has no cluster of it."""
+
+
+def _consensus(name: str, make: MakeWorkload) -> str:
+    if name not in (KRAFT, ZOOKEEPER):
+        raise UnknownConsensusError(f"--consensus: {name!r}; allowed are {KRAFT} and {ZOOKEEPER}")
+    if name == ZOOKEEPER and not (isinstance(make, type) and issubclass(make, Cluster)):
+        raise UnknownConsensusError(
+            "--consensus: a ZooKeeper is for clusters; allowed with it are the workloads cluster, transactions and "
+            "tiered, and those that are made of Cluster"
+        )
+    return name
 
 
 class UnknownFaultError(ValueError):

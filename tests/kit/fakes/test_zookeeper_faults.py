@@ -375,3 +375,73 @@ def test_under_any_faults_a_session_never_goes_back_and_no_acknowledged_write_is
 def test_a_seed_always_gives_the_same_run() -> None:
     assert lived(3) == lived(3)
     assert lived(3) != lived(4)
+
+
+def test_a_server_that_is_cut_off_tells_old_news_and_its_writes_wait_for_the_others() -> None:
+    rig = Rig()
+
+    async def story() -> None:
+        one, other = await rig.connected_to(lambda at: at == 1), await rig.connected_to(lambda at: at != 1)
+        await other.create("/seen", b"old")
+        await one.sync("/seen")
+        rig.ensemble.part(1)
+        await other.set("/seen", b"new")
+        assert (await one.get("/seen")).data == b"old"
+        waits = one.create("/late")
+        await asyncio.sleep(0.5)
+        assert not waits.done
+        rig.ensemble.join(1)
+        assert await waits == "/late"
+        assert (await one.get("/seen")).data == b"new"
+
+    rig.run(story())
+
+
+def test_a_server_that_stays_cut_off_serves_no_more_and_its_clients_go_to_others() -> None:
+    rig = Rig()
+
+    async def story() -> None:
+        session = await rig.connected_to(lambda at: at == 1)
+        rig.ensemble.part(1)
+        lost = session.create("/never")
+        with pytest.raises(ConnectionLostError):
+            await lost
+        await rig.until(lambda: session.state is SessionState.CONNECTED)
+        assert session.server != 1
+        assert await session.exists("/never") is None
+        rig.ensemble.join(1)
+        again = await rig.connected_to(lambda at: at == 1)
+        assert await again.exists("/never") is None
+
+    rig.run(story())
+
+
+def test_a_leader_that_is_cut_off_decides_nothing_and_another_is_elected() -> None:
+    rig = Rig()
+
+    async def story() -> None:
+        session = await rig.connected_to(lambda at: at != 0)
+        rig.ensemble.part(0)
+        with pytest.raises(ConnectionLostError):
+            await session.create("/never")
+        await rig.until(lambda: session.state is SessionState.CONNECTED)
+        assert rig.ensemble.leader is not rig.ensemble.servers[0]
+        await session.create("/decided")
+        rig.ensemble.join(0)
+        assert await (await rig.connected_to(lambda at: at == 0)).exists("/never") is None
+
+    rig.run(story())
+
+
+def test_a_session_that_ends_before_its_write_is_decided_writes_nothing() -> None:
+    rig = Rig()
+
+    async def story() -> None:
+        session = await rig.connected()
+        rig.ensemble.deciding = lambda session_id, _: rig.ensemble.expire(session_id)
+        with pytest.raises((ConnectionLostError, SessionExpiredError)):
+            await session.create("/never")
+        rig.ensemble.deciding = lambda *_: None
+        assert await (await rig.connected()).exists("/never") is None
+
+    rig.run(story())

@@ -34,6 +34,8 @@ class Routes:
         self.name = name
         self.network = network
         self.random = random
+        self.brokers_forward = True
+        """Whether each broker passes a command on to the controller (KIP-590)."""
         self._bootstrap = list(bootstrap)
         self._view = ClusterView()
         self._connections: dict[tuple[str, int], ClientConnection] = {}
@@ -52,6 +54,21 @@ class Routes:
     async def any_broker(self) -> ClientConnection:
         """Return a connection to some broker. :raises OSError: the one that was drawn can't be reached"""
         return await self.connection(self._bootstrap[self.random.randrange(len(self._bootstrap))])
+
+    async def for_admin(self) -> ClientConnection:
+        """Return a connection to a broker that takes commands of an operator: any one, or the controller where brokers
+        don't forward them.
+
+        :raises OSError: none is known, or it can't be reached
+        """
+        if self.brokers_forward:
+            return await self.any_broker()
+        connection = await self.any_broker()
+        answer = await connection.ask(ClusterView.request([]), METADATA_VERSION, MetadataResponse)
+        for broker in answer.brokers:
+            if broker.node_id == answer.controller_id:
+                return await self.connection((broker.host, broker.port))
+        raise ConnectionError("no controller is known")
 
     async def refresh(self, topics: Sequence[str]) -> None:
         """Ask some broker for the leaders. :raises OSError: it can't be reached"""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from blumfeld.spi.cluster import PartitionImage
@@ -51,10 +52,13 @@ class Excuses:
     """The excuses of all partitions.
 
     :param min_insync: ``min.insync.replicas`` of each
+    :param has_eligible: there are eligible leader replicas (KIP-966). Without, the last member of an ISR stays in it,
+        also when its process ended uncleanly, and is elected
     """
 
-    def __init__(self, min_insync: int = 2) -> None:
+    def __init__(self, min_insync: int = 2, *, has_eligible: bool = True) -> None:
         self._min_insync = min_insync
+        self._has_eligible = has_eligible
         self.epochs: dict[int, int] = {}
         """Node → the newest broker epoch that was seen."""
         self._ended: dict[int, Ended] = {}
@@ -82,8 +86,13 @@ class Excuses:
         ended = self._ended.get(node_id)
         return ended is None or not ended.cache_lost or broker_epoch > ended.broker_epoch
 
-    def placed(self, partition: TopicPartition, image: PartitionImage) -> None:
-        """Take note of a partition in the newest image."""
+    def placed(
+        self, partition: TopicPartition, image: PartitionImage, joined: Sequence[int] | None = None
+    ) -> None:
+        """Take note of a partition in the newest image.
+
+        :param joined: members of the ISR whose present process was registered when the ISR was written; ``None``: all
+        """
         replicas = self._partitions.setdefault(partition, _Replicas())
         replicas.having = self._having(replicas, image)
         replicas.partition_epoch = image.partition_epoch
@@ -91,7 +100,7 @@ class Excuses:
             replicas.leader = image.leader
         elif image.last_known_elr:
             replicas.leader = image.last_known_elr[0]  # it may have led between two looks only
-        for node_id in image.isr:
+        for node_id in image.isr if joined is None else joined:
             ended = self._ended.get(node_id)
             if ended is not None and self.epochs.get(node_id, -1) > ended.broker_epoch:
                 replicas.unclean.pop(node_id, None)  # it has come in again, so it has everything
@@ -106,6 +115,8 @@ class Excuses:
         if image.partition_epoch == replicas.partition_epoch:
             return replicas.having
         eligible_ids = (*image.isr, *image.eligible_leader_replicas)
+        if not self._has_eligible:
+            return eligible_ids or replicas.having
         each_seen = image.partition_epoch == replicas.partition_epoch + 1
         if each_seen and len(image.isr) < self._min_insync and image.leader_recovery_state == RECOVERED:
             stay = (
@@ -116,6 +127,11 @@ class Excuses:
             return (*eligible_ids, *stay)
         return eligible_ids or replicas.having
 
+    def _may_have_lost(self, replicas: _Replicas) -> bool:
+        if self._has_eligible:
+            return replicas.may_have_lost
+        return replicas.everyone_ended and any(replicas.unclean[node_id] for node_id in replicas.having)
+
     def start_excused(self) -> list[TopicPartition]:
         """Return the partitions whose log may start earlier than an answer to DeleteRecords said. A log's start is
         written to its checkpoint once in a while, as in Kafka, so a kill of the whole ISR forgets it.
@@ -124,4 +140,6 @@ class Excuses:
 
     def excused(self) -> list[TopicPartition]:
         """Return the partitions that may lose records now."""
-        return [partition for partition, replicas in self._partitions.items() if replicas.may_have_lost]
+        return [
+            partition for partition, replicas in self._partitions.items() if self._may_have_lost(replicas)
+        ]

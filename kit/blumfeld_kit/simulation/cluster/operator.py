@@ -37,6 +37,8 @@ LARGE_CHANCE = 0.15
 LARGE_PARTITIONS = 60
 """Partitions of a topic that takes a controller more than one turn."""
 NO_CONFIG: Mapping[str, str] = {}
+BROKER_GONE = ErrorCode.INVALID_REPLICA_ASSIGNMENT
+"""A replica's broker isn't there: in a tree a broker that is down is no broker, as in Kafka 3.9."""
 REPLICAS_MISSING = (ErrorCode.INVALID_REPLICATION_FACTOR, ErrorCode.BROKER_NOT_AVAILABLE)
 
 
@@ -47,7 +49,7 @@ async def create_topic(
     configs = [CreatableTopicConfig(name=key, value=value) for key, value in config.items()]
     topic = CreatableTopic(name=name, num_partitions=partitions, replication_factor=replicas, configs=configs)
     request = CreateTopicsRequest(topics=[topic], timeout_ms=TIMEOUT_MS)
-    connection = await routes.any_broker()
+    connection = await routes.for_admin()
     answer = await connection.ask(request, 5, CreateTopicsResponse)
     return ErrorCode(answer.topics[0].error_code)
 
@@ -118,7 +120,7 @@ class Operator:
             return
         name = there[self._routes.random.randrange(len(there))]
         self._oracle.topics[name] = None
-        connection = await self._routes.any_broker()
+        connection = await self._routes.for_admin()
         request = DeleteTopicsRequest(topic_names=[name], timeout_ms=TIMEOUT_MS)
         answer = await connection.ask(request, 5, DeleteTopicsResponse)
         code = ErrorCode(answer.responses[0].error_code)
@@ -136,13 +138,13 @@ class Operator:
         request = AlterPartitionReassignmentsRequest(
             timeout_ms=TIMEOUT_MS, topics=[ReassignableTopic(name=partition.topic, partitions=[wanted])]
         )
-        connection = await self._routes.any_broker()
+        connection = await self._routes.for_admin()
         answer = await connection.ask(request, 0, AlterPartitionReassignmentsResponse)
         code = ErrorCode(answer.error_code or answer.responses[0].partitions[0].error_code)
         if code is ErrorCode.NONE:
             self._oracle.counts["reassigned"] += 1
             self._busy()
-        elif not is_retriable(code):
+        elif not is_retriable(code) and (self._routes.brokers_forward or code is not BROKER_GONE):
             raise ViolationError(f"AlterPartitionReassignments of {partition} to {chosen}: {code.name}")
 
     async def _elect(self) -> None:
@@ -150,7 +152,7 @@ class Operator:
         topic = self._any_partition().topic
         indexes = [place.partition for place in self._partitions if place.topic == topic]
         topics = [TopicPartitions(topic=topic, partitions=indexes)]
-        connection = await self._routes.any_broker()
+        connection = await self._routes.for_admin()
         request = ElectLeadersRequest(election_type=0, topic_partitions=topics, timeout_ms=TIMEOUT_MS)
         answer = await connection.ask(request, 2, ElectLeadersResponse)
         results = [result for topic in answer.replica_election_results for result in topic.partition_result]

@@ -22,6 +22,7 @@ from blumfeld_kit.simulation.cluster.replica_checks import (
 )
 from blumfeld_kit.simulation.machine.host import Machine
 from blumfeld_kit.simulation.swarm.world import Following, Membership, World
+from blumfeld_kit.simulation.zookeeper.tree_oracle import TreeOracle
 
 LOOK_S = 0.04
 """A machine that lost its power is up again after 0.1 s at the earliest."""
@@ -67,7 +68,8 @@ class Watch:
         """(topic id, partition, leader epoch) → node that led."""
         self._ends = [(0, 0)] * len(world.machines)
         """Kills and power cuts of each machine, as of the last look."""
-        self._excuses = Excuses()
+        self._tree = None if world.coordination is None else world.coordination.oracle
+        self._excuses = Excuses(has_eligible=self._tree is None)
         self._applied = -1
         self._histories: dict[TopicPartition, History] = {}
         self._metadata_history = History(CLUSTER_METADATA_TOPIC)
@@ -98,8 +100,11 @@ class Watch:
             except ViolationError as error:
                 self._failure = error
 
-    def newest_image(self) -> ClusterImage | None:
-        """Return the image of the running node that has applied most."""
+    def newest_image(self) -> Any:
+        """Return the image of the running node that has applied most; with a ZooKeeper, what the tree says. It is a
+        ``ClusterImage``, of a tree as much of it as an oracle needs."""
+        if self._tree is not None:
+            return self._tree.image
         metadata = self._newest()
         return None if metadata is None else metadata.image
 
@@ -114,24 +119,44 @@ class Watch:
         self.looks += 1
         for nth, machine in enumerate(self._world.machines):
             self._check_leaders(nth + 1, machine)
-        metadata = self._newest()
-        image = None if metadata is None else metadata.image
+        image, applied = self._known()
         self._note_ends(image)
         self._note_coordinators(image)
         self._note_fenced()
         now_excused = dict.fromkeys(self._excuses.excused())
         self._excuse_starts()
         # A node that starts replays old metadata.
-        if metadata is not None and image is not None and metadata.applied_offset >= self._applied:
-            self._applied = metadata.applied_offset
+        if image is not None and applied >= self._applied:
+            self._applied = applied
             for partition, partition_image in self._watched(image):
-                self._excuses.placed(partition, partition_image)
+                self._excuses.placed(partition, partition_image, self._joined(partition, partition_image))
         # Also what was excused before this image: an election that was due may be done in it.
         self._excuse(now_excused | dict.fromkeys(self._excuses.excused()))
         self._check_committed()
         if self.looks % IMAGE_LOOKS == 0:
             self.check_images()
         self._tell_moments()
+
+    def _known(self) -> tuple[Any, int]:
+        """Return the newest image, and a number that grows with what it shows."""
+        if self._tree is not None:
+            if self._tree.failure is not None:
+                raise self._tree.failure
+            return self._tree.image, self._tree.zxid
+        metadata = self._newest()
+        return (None, -1) if metadata is None else (metadata.image, metadata.applied_offset)
+
+    def _joined(self, at: TopicPartition, image: PartitionImage) -> list[int] | None:
+        """Return the members of an ISR whose present process was registered when the ISR was written. With a log all
+        are: the registration of a process takes it out of each ISR."""
+        if self._tree is None:
+            return None
+        written = self._tree.written(at.topic, at.partition, image.partition_epoch)
+        return [] if written is None else [one for one in image.isr if self._registered_before(one, written)]
+
+    def _registered_before(self, node_id: int, zxid: int) -> bool:
+        assert self._tree is not None
+        return self._tree.czxids.get(node_id, zxid) < zxid
 
     def check_images(self) -> None:
         """Check that nodes that have applied the same records show the same cluster, whether they read the records or
@@ -142,7 +167,7 @@ class Watch:
         known: dict[int, tuple[Machine, Any]] = {}
         for machine in self._world.machines:
             metadata = metadata_of(machine)
-            if metadata is None:
+            if metadata is None or metadata.applied_offset < 0:
                 continue
             image: Any = metadata.image
             other, first = known.setdefault(metadata.applied_offset, (machine, image))
@@ -178,7 +203,7 @@ class Watch:
     def _note_fenced(self) -> None:
         for machine in self._world.machines:
             metadata = metadata_of(machine)
-            if metadata is not None and any(broker.fenced for broker in metadata.image.brokers.values()):
+            if metadata is not None and _leaves_out_one(metadata.image, self._tree):
                 self._oracle.fenced_s = self._world.loop.time()
                 return
 
@@ -246,7 +271,7 @@ class Watch:
                 has = {
                     other_id: replicas[other_id]
                     for other_id in replicas
-                    if self._has_all(image, other_id) and is_held_to(replica, decided, other_id)
+                    if self._has_all(image, replica, other_id) and is_held_to(replica, decided, other_id)
                 }
                 check_isr(replica, decided, has)
                 self._check_joined(at, replica, has)
@@ -280,12 +305,18 @@ class Watch:
                     f"{replica.leader_start_offset}, and ends at {member.log.written_end_offset}"
                 )
 
-    def _has_all(self, image: ClusterImage | None, node_id: int) -> bool:
+    def _has_all(self, image: ClusterImage | None, replica: Partition, node_id: int) -> bool:
         """Whether a leader's view of a member counts: the member kept its cache, or the leader knows the process that
         came after.
 
         :param image: the cluster as the leader knows it
         """
+        if self._tree is not None:  # no image of a node has the epochs of other brokers
+            leader: Any = replica.leader
+            at = replica.partition
+            written = self._tree.written(at.topic, at.partition, leader.rules.partition_epoch)
+            epoch = self._tree.czxids.get(node_id)
+            return epoch is not None and written is not None and self._excuses.came_after(node_id, epoch)
         broker = None if image is None else image.brokers.get(node_id)
         return broker is not None and self._excuses.came_after(node_id, broker.epoch)
 
@@ -318,7 +349,9 @@ class Watch:
             self._world.moment(self._world.machines[known[1] - 1])
 
     def controller(self) -> tuple[int, int] | None:
-        """Return (epoch, node id) of the newest controller that any node knows."""
+        """Return (epoch, node id) of the newest controller that any node knows; with a ZooKeeper, that of the tree."""
+        if self._tree is not None:
+            return self._tree.controller
         known = [
             (metadata.controller.epoch, metadata.controller.node_id)
             for machine in self._world.machines
@@ -368,6 +401,14 @@ class Watch:
         if offsets is not None and TopicPartition(OFFSETS_TOPIC, 0) not in self._oracle.partitions:
             for number, partition_image in offsets.partitions.items():
                 yield TopicPartition(OFFSETS_TOPIC, number), partition_image
+
+
+def _leaves_out_one(image: ClusterImage, tree: TreeOracle | None) -> bool:
+    """Whether an image shows a broker as fenced, or a broker of a tree not at all."""
+    brokers = image.brokers
+    if tree is not None and len(brokers) < tree.brokers_seen:
+        return True
+    return any(broker.fenced for broker in brokers.values())
 
 
 def replicas_of(machine: Machine) -> Iterator[Partition]:

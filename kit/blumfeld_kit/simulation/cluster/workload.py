@@ -24,12 +24,14 @@ from blumfeld_kit.simulation.cluster.operator import Operator, create_topic
 from blumfeld_kit.simulation.cluster.reader import ClusterReader
 from blumfeld_kit.simulation.cluster.replica_checks import metadata_log
 from blumfeld_kit.simulation.cluster.watch import Watch, hosted, metadata_of
-from blumfeld_kit.simulation.machine.host import ADDRESS, Machine, address_of, plan_of
+from blumfeld_kit.simulation.machine.host import ADDRESS, DATA_DIR, Machine, address_of, plan_of
 from blumfeld_kit.simulation.network.links import Weather
 from blumfeld_kit.simulation.network.network import Vantage
-from blumfeld_kit.simulation.swarm.faults import FaultClass, chance_of
-from blumfeld_kit.simulation.swarm.shape import Shape
+from blumfeld_kit.simulation.swarm.faults import OF_ZOOKEEPER, FaultClass, chance_of
+from blumfeld_kit.simulation.swarm.shape import ZOOKEEPER, Shape
 from blumfeld_kit.simulation.swarm.world import World
+from blumfeld_kit.simulation.zookeeper.coordination import NAME as ZK_PLUGIN
+from blumfeld_kit.simulation.zookeeper.coordination import SESSION_TIMEOUT_MS, TICK_MS, Coordination
 
 CONTROLLER_PORT = 9093
 VOTERS = 3
@@ -45,6 +47,8 @@ LOOK_S = 0.1
 SUCCESSION_S = 0.9
 """Longest time from the death of the controller's process to the next controller, where nothing else is wrong. It is
 shorter than the election timeout: nobody waits for that one."""
+SESSION_SUCCESSION_S = (SESSION_TIMEOUT_MS + 2 * TICK_MS) / 1_000 + SUCCESSION_S
+"""The same with a ZooKeeper: the session of the controller's process must end first."""
 SMALL_FETCHES_CHANCE = 0.3
 """Probability that followers fetch one batch at a time, as from a leader with much to copy."""
 SMALL_FETCHES = {"replica.fetch.max.bytes": 1}
@@ -74,14 +78,18 @@ SMALL_SNAPSHOTS = {
 class Cluster:
     """Nodes 1 to 3 are voters, and brokers too; in some seeds the controllers are apart from the brokers."""
 
-    survives = frozenset(FaultClass) - {
-        FaultClass.BIT_ROT,
-        FaultClass.WRITE_ERROR,
-        FaultClass.SYNC_ERROR,
-        FaultClass.READ_ERROR,
-        FaultClass.DECISION,
-        FaultClass.STORE,
-    }
+    survives = (
+        frozenset(FaultClass)
+        - OF_ZOOKEEPER
+        - {
+            FaultClass.BIT_ROT,
+            FaultClass.WRITE_ERROR,
+            FaultClass.SYNC_ERROR,
+            FaultClass.READ_ERROR,
+            FaultClass.DECISION,
+            FaultClass.STORE,
+        }
+    )
 
     topics: Mapping[str, int] = {TOPIC: PARTITIONS}
     """Topics with records → number of partitions."""
@@ -93,10 +101,13 @@ class Cluster:
         self.oracle = Oracle()
         self._watch: Watch
         self._voters = range(0)
+        self._coordination: Coordination | None = None
         self._brokers: list[int] = []
         self._watching: asyncio.Task[None] | None = None
 
     def plans(self, shape: Shape) -> Sequence[Plan]:
+        if shape.consensus == ZOOKEEPER:
+            return self._plans_with_zookeeper(shape)
         chance = chance_of(shape.seed, "layout")
         apart = chance.random() < APART_CHANCE
         nodes = shape.nodes + (1 + chance.randrange(2) if chance.random() < MORE_CHANCE else 0)
@@ -118,12 +129,37 @@ class Cluster:
             plans.append(plan(node_id, roles, voters, shape.storage, config, *self.storage_of(shape)))
         return plans
 
+    def _plans_with_zookeeper(self, shape: Shape) -> Sequence[Plan]:
+        """Return the plans of brokers that keep their metadata in one simulated ZooKeeper."""
+        coordination = self._coordination = Coordination(shape.seed)
+        more = chance_of(shape.seed, "layout")
+        nodes = shape.nodes + (1 + more.randrange(2) if more.random() < MORE_CHANCE else 0)
+        small = chance_of(shape.seed, "fetches").random() < SMALL_FETCHES_CHANCE
+        config = {**self.config, **(SMALL_FETCHES if small else {})}
+        self._brokers = list(range(1, nodes + 1))
+        sections, plugins = self.storage_of(shape)
+        return [
+            plan_of(
+                config,
+                shape.storage,
+                node_id=node_id,
+                sections={
+                    "node": {"id": node_id, "data_dir": DATA_DIR, "rack": f"r{node_id}"},
+                    "consensus": {"plugin": ZK_PLUGIN, "options": {"connect": "zookeeper:2181"}},
+                    **sections,
+                },
+                plugins=[coordination.plugin(), *plugins],
+            )
+            for node_id in self._brokers
+        ]
+
     def storage_of(self, shape: Shape) -> tuple[Mapping[str, Any], Sequence[EntryPoint]]:
         """Return sections of each node's manifest, laid over the others, and plug-ins that aren't installed."""
         return {}, ()
 
     async def prepare(self, world: World) -> None:
         """Create the topics, and wait until every replica is in sync."""
+        world.coordination = self._coordination
         self._watch = Watch(world, self.oracle)
         world.important = self._watch.important
         world.followers = self._watch.followers
@@ -134,18 +170,25 @@ class Cluster:
         ]
         routes = self._routes(world, "first", world.client_address(0))
         await self._until(lambda: len(self._brokers_alive(world)) == len(self._brokers))
+        if self._coordination is not None:
+            await self._until(lambda: self._watch.controller() is not None and self._all_show_all(world))
         for topic, partitions in self.topics.items():
             for number in range(partitions):
                 self.oracle.add(TopicPartition(topic, number))
             code = await create_topic(routes, topic, partitions, self._replicas, self.topic_config)
             assert code is ErrorCode.NONE
-        await self._until(lambda: self.trouble(world) is None)
+        await self._until(lambda: self.trouble(world) is None, lambda: self.trouble(world))
         self._watching = world.loop.create_task(self._watch.run())
         routes.close()
 
     @property
     def _replicas(self) -> int:
         return min(REPLICAS, len(self._brokers))
+
+    def _all_show_all(self, world: World) -> bool:
+        """Whether each node shows all brokers."""
+        images = [metadata.image for metadata in map(metadata_of, world.machines) if metadata is not None]
+        return all(len(image.brokers) == len(self._brokers) for image in images)
 
     def _brokers_alive(self, world: World) -> list[int]:
         image = self._watch.newest_image()
@@ -196,7 +239,9 @@ class Cluster:
 
     def _routes(self, world: World, name: str, address: str) -> Routes:
         bootstrap = [(address_of(node_id), ADDRESS[1]) for node_id in self._brokers]
-        return Routes(name, Vantage(world.network, address), world.chance(name), bootstrap)
+        routes = Routes(name, Vantage(world.network, address), world.chance(name), bootstrap)
+        routes.brokers_forward = self._coordination is None
+        return routes
 
     async def converge(self, world: World) -> None:
         """Wait until every partition is led and whole, and takes a record; also without the controller of then."""
@@ -207,7 +252,7 @@ class Cluster:
             await producer.deliver(partition)
         routes.close()
         await self._until(lambda: self.trouble(world) is None, lambda: self.trouble(world))
-        if len(self._voters) == VOTERS:
+        if len(self._voters) == VOTERS or self._coordination is not None:
             await self._check_succession(world)
             await self._until(lambda: self.trouble(world) is None, lambda: self.trouble(world))
 
@@ -217,11 +262,12 @@ class Cluster:
         former = self._watch.controller()
         assert former is not None
         died_s = world.loop.time()
+        succession_s = SUCCESSION_S if self._coordination is None else SESSION_SUCCESSION_S
         world.machines[former[1] - 1].crash(power_cut=False)
         while (known := self._watch.controller()) is None or known <= former:
-            if world.loop.time() - died_s > SUCCESSION_S:
+            if world.loop.time() - died_s > succession_s:
                 raise ViolationError(
-                    f"no controller {SUCCESSION_S:g} s after node {former[1]}'s process died"
+                    f"no controller {succession_s:g} s after node {former[1]}'s process died"
                 )
             await asyncio.sleep(LOOK_S / 10)
         self.oracle.counts["succession ms"] += round((world.loop.time() - died_s) * 1000)
@@ -247,11 +293,37 @@ class Cluster:
             return "nodes have different topics"
         image = self._watch.newest_image()
         assert image is not None
+        if self._coordination is not None and (trouble := self._tree_trouble(world)) is not None:
+            return trouble
         for topic in image.topics.values():
             for number, partition in topic.partitions.items():
                 trouble = self._trouble_of(world, TopicPartition(topic.name, number), partition)
                 if trouble is not None:
                     return f"{topic.name}-{number}: {trouble}"
+        return None
+
+    def _tree_trouble(self, world: World) -> str | None:
+        """Say where the tree and a node's image differ, or what no controller has ended; ``None`` if all is well."""
+        assert self._coordination is not None
+        oracle = self._coordination.oracle
+        if (unfinished := oracle.unfinished()) is not None:
+            return unfinished
+        for machine in world.machines:
+            metadata = metadata_of(machine)
+            assert metadata is not None
+            if sorted(metadata.image.brokers) != sorted(oracle.czxids):
+                return f"{machine.address} shows the brokers {sorted(metadata.image.brokers)}"
+            for name, topic in oracle.image.topics.items():
+                shown = metadata.image.topics.get(name)
+                if (
+                    shown is None
+                    or shown.topic_id != topic.topic_id
+                    or shown.partitions.keys() != topic.partitions.keys()
+                ):
+                    return f"{machine.address} shows another topic {name} than the tree has"
+                for number, partition in topic.partitions.items():
+                    if as_told(shown.partitions[number]) != as_told(partition):
+                        return f"{name}-{number}: {machine.address} shows {shown.partitions[number]}, not {partition}"
         return None
 
     def _trouble_of(self, world: World, at: TopicPartition, image: PartitionImage) -> str | None:
@@ -337,6 +409,12 @@ class Cluster:
     def counts(self) -> Mapping[str, int]:
         """Return the oracle's numbers."""
         return dict(self.oracle.counts)
+
+
+def as_told(partition: PartitionImage) -> tuple[Any, ...]:
+    """Return as much of a partition as brokers are told with a ZooKeeper."""
+    known = partition.leader, partition.leader_epoch, partition.partition_epoch
+    return *known, partition.replicas, partition.isr
 
 
 def plan(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from functools import partial
+from functools import cache, partial
 from importlib.metadata import EntryPoint, entry_points
 from random import Random
 from typing import Any, TypeVar, cast
@@ -43,6 +43,12 @@ def address_of(number: int) -> str:
     return f"10.0.{number // 250}.{number % 250}"
 
 
+@cache
+def installed() -> tuple[EntryPoint, ...]:
+    """Return the entry points of all plug-ins that are installed. Looked up once: it takes as long as a small run."""
+    return tuple(entry_points(group=GROUP))
+
+
 def plan_of(
     config: Mapping[str, Any],
     storage: str,
@@ -67,7 +73,7 @@ def plan_of(
         **(sections or {}),
     }
     network = EntryPoint("net_simulated", "blumfeld_kit.simulation.network.transport:Plugin", GROUP)
-    registry = Registry([*entry_points(group=GROUP), network, *plugins])
+    registry = Registry([*installed(), network, *plugins])
     return make_plan(decode_section(raw, Manifest, "simulation"), "simulation", registry)
 
 

@@ -28,7 +28,7 @@ from blumfeld_kit.simulation.clients.reads import read_all
 from blumfeld_kit.simulation.clients.routes import Routes
 from blumfeld_kit.simulation.machine.host import ADDRESS, Machine, plan_of
 from blumfeld_kit.simulation.network.network import CLIENTS, Vantage
-from blumfeld_kit.simulation.swarm.faults import OF_CLUSTERS, FaultClass
+from blumfeld_kit.simulation.swarm.faults import OF_CLUSTERS, OF_ZOOKEEPER, FaultClass
 from blumfeld_kit.simulation.swarm.shape import Shape
 from blumfeld_kit.simulation.swarm.world import World
 
@@ -67,7 +67,7 @@ class Brokers:
     With one replica a bit that rots takes what was acknowledged, so the class is left to the workload ``rot``.
     """
 
-    survives = frozenset(FaultClass) - OF_CLUSTERS - {FaultClass.BIT_ROT, FaultClass.STORE}
+    survives = frozenset(FaultClass) - OF_CLUSTERS - OF_ZOOKEEPER - {FaultClass.BIT_ROT, FaultClass.STORE}
     pace = Pace()
 
     def __init__(self) -> None:

@@ -86,6 +86,21 @@ class FaultClass(StrEnum):
     DECISION = "decision"
     """A coordinator's process ends when it decides on a transaction: before the decision is committed, or while markers
     are still on their way that a successor sends anew."""
+    ZK_CUT = "zk-cut"
+    """A node doesn't reach ZooKeeper for a while; in half of the cases the controller."""
+    ZK_SERVER = "zk-server"
+    """A server of ZooKeeper is killed and starts again later; now and then all are."""
+    ZK_PARTITION = "zk-partition"
+    """A server of ZooKeeper doesn't reach the others for a while. Its clients read old news first."""
+    ZK_LEADER = "zk-leader"
+    """ZooKeeper loses its leader, with the writes on their way to it."""
+    ZK_EXPIRY = "zk-expiry"
+    """A session is over at once; in half of the cases the controller's."""
+    ZK_WRITE = "zk-write"
+    """Around a write of the controller its session ends, before the write or behind it; or its answer is lost with the
+    connection; or the process is killed behind it."""
+    ZK_SLOW = "zk-slow"
+    """A session's messages take longer, a server learns of writes late, or no write is decided for a while."""
 
 
 OF_CLUSTERS = frozenset(
@@ -106,12 +121,15 @@ OF_CLUSTERS = frozenset(
     }
 )
 """Classes that mean something only where nodes take over from each other."""
+OF_ZOOKEEPER = frozenset(fault_class for fault_class in FaultClass if fault_class.value.startswith("zk-"))
+"""Classes that mean something only with a ZooKeeper."""
 PAUSES_S: dict[FaultClass, tuple[float, float]] = {
     FaultClass.AIMED: (4.0, 30.0),
     FaultClass.TIMELY: (4.0, 30.0),
     FaultClass.POWER_AT_SYNC: (4.0, 30.0),
     FaultClass.JOINING: (4.0, 30.0),
     FaultClass.DECISION: (1.0, 8.0),
+    **dict.fromkeys(sorted(OF_ZOOKEEPER), (3.0, 30.0)),
 }
 """As :data:`PAUSE_S`, for classes that wait for a moment. It passes soon, so not each of them strikes. ``DECISION``
 waits for a commit whose markers go to another node: there is about one a second."""

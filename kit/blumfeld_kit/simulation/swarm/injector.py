@@ -19,6 +19,7 @@ from blumfeld_kit.simulation.swarm.faults import FaultClass, chance_of, drawn, l
 from blumfeld_kit.simulation.swarm.joining_faults import JoiningFaults
 from blumfeld_kit.simulation.swarm.network_faults import NetworkFaults
 from blumfeld_kit.simulation.swarm.world import World
+from blumfeld_kit.simulation.swarm.zookeeper_faults import ZooKeeperFaults
 
 DOWN_S = 5.0
 """Mean time until a process that ended is started again."""
@@ -71,6 +72,7 @@ class Injector:
         self._rotten: set[str] = set()
         """Addresses of machines whose disk rotted."""
         self._network = NetworkFaults(world, self.counts)
+        self._zookeeper = ZooKeeperFaults(world, self.counts)
         self._bring: dict[FaultClass, Callable[[random.Random], Awaitable[None]]] = {
             FaultClass.KILL: self._kill,
             FaultClass.POWER: self._power,
@@ -94,6 +96,7 @@ class Injector:
             FaultClass.LOST_DISK: self._lose_disk,
             FaultClass.STORE: self._fail_store,
             **self._network.by_class(),
+            **self._zookeeper.by_class(),
             **DecisionFaults(world, self._network, self.counts).by_class(),
             **JoiningFaults(
                 world, self._network, self._start_again, self._stop_in_order, self.counts
@@ -120,6 +123,7 @@ class Injector:
         world = self._world
         world.network.trace.note("heal everything")
         world.network.heal_all()
+        self._zookeeper.heal()
         if world.bucket is not None:
             world.bucket.faults.heal()
         for machine in world.machines:
@@ -178,11 +182,11 @@ class Injector:
         async def start() -> None:
             if machine.is_running:
                 return  # a crash cut a stop short, and both asked for the next start at one moment
-            struck = machine.disk.struck
+            struck, began_s = machine.disk.struck, self._world.loop.time()
             try:
                 await machine.start()
             except StartError:
-                if machine.disk.struck == struck:
+                if machine.disk.struck == struck and not self._zookeeper.was_away(began_s):
                     raise
 
         await asyncio.shield(self._task(start()))

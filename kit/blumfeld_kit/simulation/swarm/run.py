@@ -14,9 +14,9 @@ from blumfeld_kit.fakes.loop import SimulatedLoop
 from blumfeld_kit.simulation.clients.oracle import ViolationError
 from blumfeld_kit.simulation.machine.host import SEEDS_A_RUN, Machine
 from blumfeld_kit.simulation.network.network import Network
-from blumfeld_kit.simulation.swarm.faults import chance_of
+from blumfeld_kit.simulation.swarm.faults import OF_ZOOKEEPER, chance_of
 from blumfeld_kit.simulation.swarm.injector import Injector
-from blumfeld_kit.simulation.swarm.shape import Shape
+from blumfeld_kit.simulation.swarm.shape import ZOOKEEPER, Shape
 from blumfeld_kit.simulation.swarm.world import Workload, World
 from blumfeld_kit.simulation.trace import Trace
 
@@ -85,7 +85,8 @@ class Swarm:
         for nth, plan in enumerate(workload.plans(shape), 1):
             seed = shape.seed * SEEDS_A_RUN + nth
             self.world.machines.append(Machine(seed, self.loop, self.network, plan, self._defect))
-        allowed = workload.survives if shape.faults is None else frozenset(shape.faults)
+        survived = workload.survives | (OF_ZOOKEEPER if shape.consensus == ZOOKEEPER else frozenset())
+        allowed = survived if shape.faults is None else frozenset(shape.faults)
         self._injector = Injector(self.world, allowed, self._fail)
         self._healed_s = 0.0
 

@@ -6,6 +6,8 @@ import msgspec
 
 from blumfeld_kit.simulation.swarm.faults import FaultClass
 
+KRAFT, ZOOKEEPER = "kraft", "zookeeper"
+"""The consensus of a simulated cluster."""
 SETTLE_S = 300.0
 """Virtual time within which everything must be well again after the last fault was healed."""
 
@@ -19,6 +21,8 @@ class Shape(msgspec.Struct, frozen=True, kw_only=True):
     seconds: float = 300.0
     """Virtual time under faults."""
     storage: str = "storage_local"
+    consensus: str = KRAFT
+    """:data:`KRAFT` or :data:`ZOOKEEPER`."""
     workload: str = "brokers"
     """A name of ours, or ``module:attribute``."""
     faults: tuple[FaultClass, ...] | None = None
@@ -32,8 +36,9 @@ class Shape(msgspec.Struct, frozen=True, kw_only=True):
             if self.faults is None
             else f" --faults {','.join(fault_class.value for fault_class in self.faults) or 'none'}"
         )
+        consensus = "" if self.consensus == KRAFT else f" --consensus {self.consensus}"
         return (
             f"blumfeld simulate --seeds {self.seed} --nodes {self.nodes} --clients {self.clients} "
             f"--seconds {self.seconds:g} --settle {self.settle_s:g} --storage {self.storage} "
-            f"--workload {self.workload}{faults}"
+            f"--workload {self.workload}{consensus}{faults}"
         )

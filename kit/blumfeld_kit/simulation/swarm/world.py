@@ -15,6 +15,7 @@ from blumfeld_kit.simulation.machine.host import Machine
 from blumfeld_kit.simulation.network.network import Network
 from blumfeld_kit.simulation.swarm.faults import FaultClass, chance_of
 from blumfeld_kit.simulation.swarm.shape import Shape
+from blumfeld_kit.simulation.zookeeper.coordination import Coordination
 
 
 class Membership(Enum):
@@ -69,6 +70,8 @@ class World:
         which bytes a checksum covers, and what may be lost with them."""
         self.bucket: SimulatedBucket | None = None
         """The object store of all nodes. A workload with tiered topics sets it."""
+        self.coordination: Coordination | None = None
+        """The ZooKeeper of the nodes. A workload sets it where the shape asks for one."""
         self._moments: list[asyncio.Future[Machine]] = []
         self._decisions: list[tuple[asyncio.Future[Machine], Struck]] = []
 

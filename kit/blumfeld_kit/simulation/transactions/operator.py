@@ -61,7 +61,7 @@ async def finalize(routes: Routes, level: int) -> bool:
     update = FeatureUpdateKey(
         feature=FEATURE, max_version_level=level, upgrade_type=UPGRADE if level else SAFE_DOWNGRADE
     )
-    connection = await routes.any_broker()
+    connection = await routes.for_admin()
     request = UpdateFeaturesRequest(feature_updates=[update], timeout_ms=TIMEOUT_MS)
     answer = await connection.ask(request, 2, UpdateFeaturesResponse)
     code = ErrorCode(answer.error_code)

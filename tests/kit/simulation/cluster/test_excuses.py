@@ -144,3 +144,40 @@ def test_an_epoch_that_is_learnt_late_is_of_the_process_that_ended() -> None:
     assert not excuses.came_after(1, 40)
     assert excuses.came_after(1, 41)
     assert excuses.came_after(2, 2)
+
+
+def without_eligible() -> Excuses:
+    """As with a ZooKeeper: there are no eligible leader replicas, and each registration is seen."""
+    excuses = Excuses(has_eligible=False)
+    for node_id in (1, 2, 3):
+        excuses.registered(node_id, node_id)
+    excuses.placed(AT, image(1, 1, 2), [1, 2])
+    return excuses
+
+
+@pytest.mark.parametrize(
+    ("ends", "is_excused"),
+    [
+        pytest.param({1: LOST}, False, id="a follower has everything"),
+        pytest.param({1: LOST, 2: KILLED}, True, id="either may be elected"),
+        pytest.param({1: KILLED, 2: KILLED}, False, id="killed processes keep their cache"),
+    ],
+)
+def test_without_eligible_replicas_any_member_that_lost_its_cache_may_be_elected(
+    ends: dict[int, bool], is_excused: bool
+) -> None:
+    excuses = without_eligible()
+    for node_id, cache_lost in ends.items():
+        excuses.ended(node_id, cache_lost=cache_lost)
+    assert bool(excuses.excused()) is is_excused
+
+
+def test_the_last_member_of_an_isr_that_came_again_counts_when_the_isr_is_written_anew() -> None:
+    excuses = without_eligible()
+    excuses.placed(AT, image(1, 1), [1])
+    excuses.ended(1, cache_lost=True)
+    excuses.registered(1, 9)
+    excuses.placed(AT, image(-1, 1), [])
+    assert excuses.excused(), "the state is of the process before"
+    excuses.placed(AT, image(1, 1), [1])
+    assert not excuses.excused()

@@ -17,7 +17,7 @@ from blumfeld_kit.simulation.machine.host import Machine
 from blumfeld_kit.simulation.network.network import Network
 from blumfeld_kit.simulation.swarm import FaultClass, Shape, Swarm
 from blumfeld_kit.simulation.swarm.brokers import Brokers
-from blumfeld_kit.simulation.swarm.faults import chance_of, drawn
+from blumfeld_kit.simulation.swarm.faults import OF_ZOOKEEPER, chance_of, drawn
 from blumfeld_kit.simulation.swarm.injector import Injector
 from blumfeld_kit.simulation.swarm.world import World
 from blumfeld_kit.simulation.trace import Trace
@@ -62,7 +62,7 @@ AIMED = {
 """The workload says at which machines. tests/kit/simulation/cluster/ has them."""
 
 
-UNAIMED = EVERY - {FaultClass.BIT_ROT, FaultClass.STORE} - AIMED
+UNAIMED = EVERY - {FaultClass.BIT_ROT, FaultClass.STORE} - AIMED - OF_ZOOKEEPER
 
 
 def test_all_classes_happen_in_a_few_seeds() -> None:

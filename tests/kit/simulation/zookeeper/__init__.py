@@ -1,0 +1,1 @@
+"""The ZooKeeper of a simulated cluster."""
