@@ -48,8 +48,8 @@ class Batch:
     """What waits to be sent to a broker. It is sent in the order LeaderAndIsr, UpdateMetadata, StopReplica; before
     them UpdateMetadata without partitions, if brokers have changed: a follower needs its leader's address.
 
-    Partitions that the broker leads come before others, and UpdateMetadata of a slice right behind its LeaderAndIsr:
-    clients wait for both."""
+    Partitions that another leader has come before those whose ISR alone changed, and those that the broker leads before
+    others. UpdateMetadata of a slice comes right behind its LeaderAndIsr: clients wait for both."""
 
     def __init__(self) -> None:
         self.is_full = False
@@ -105,7 +105,9 @@ class Batch:
                 earlier = self.leads.get(key)
                 had_state = step.before is not None and step.before.partition_epoch >= 0
                 is_new = not had_state or (earlier is not None and earlier.is_new)
-                self.leads[key] = Placed(step.topic, step.topic_id, after, is_new=is_new)
+                is_moved = step.before is None or step.before.leader != after.leader
+                is_moved = is_moved or (earlier is not None and earlier.is_moved)
+                self.leads[key] = Placed(step.topic, step.topic_id, after, is_new, is_moved=is_moved)
             self.shows[key] = Placed(step.topic, step.topic_id, after)
 
     def end(self) -> None:
@@ -282,7 +284,7 @@ class BrokerChannel:
 
     def _changes(self, batch: Batch) -> Iterator[Message | None]:
         shows = dict(batch.shows)
-        leads = sorted(batch.leads.values(), key=lambda placed: placed.image.leader != self.broker_id)
+        leads = sorted(batch.leads.values(), key=self._urgency)
         for slice_ in _slices(leads):
             if slice_ is None:
                 yield None
@@ -293,6 +295,9 @@ class BrokerChannel:
             yield update_metadata(self._sender, shown, self._live())
         for slice_ in _slices(shows.values()):
             yield None if slice_ is None else update_metadata(self._sender, slice_, self._live())
+
+    def _urgency(self, placed: Placed) -> tuple[bool, bool]:
+        return not placed.is_moved, placed.image.leader != self.broker_id
 
     def _everything(self, batch: Batch) -> Iterator[Message | None]:
         behind = batch.behind or Batch()

@@ -57,6 +57,8 @@ class Placed(NamedTuple):
     """LeaderAndIsr tells the broker to create the log: no broker has one yet."""
     deleted: bool = False
     """UpdateMetadata tells the broker that the topic is being deleted."""
+    is_moved: bool = False
+    """It has another leader than before: clients wait."""
 
     @property
     def key(self) -> Key:
@@ -159,7 +161,7 @@ def leader_and_isr(
     """Returns the request for these replicas."""
     topics: dict[bytes, LeaderAndIsrTopicState] = {}
     leaders: dict[int, None] = {}
-    for topic, topic_id, image, is_new, _ in placed:
+    for topic, topic_id, image, is_new, _, _ in placed:
         state = topics.get(topic_id)
         if state is None:
             state = topics[topic_id] = LeaderAndIsrTopicState(topic_name=topic, topic_id=topic_id)
@@ -191,7 +193,7 @@ def leader_and_isr(
 def update_metadata(sender: Sender, placed: Sequence[Placed], live: LiveBrokers) -> UpdateMetadataRequest:
     """Returns the request for these partitions. It always lists all live brokers."""
     topics: dict[bytes, UpdateMetadataTopicState] = {}
-    for topic, topic_id, image, _, deleted in placed:
+    for topic, topic_id, image, _, deleted, _ in placed:
         state = topics.get(topic_id)
         if state is None:
             state = topics[topic_id] = UpdateMetadataTopicState(topic_name=topic, topic_id=topic_id)

@@ -469,7 +469,7 @@ def test_a_broker_hears_first_of_what_it_leads_and_each_slice_is_shown_behind(
     brokers: Brokers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("blumfeld_consensus_zk_compat.pushes.channel.SLICE_PARTITIONS", 2)
-    partitions = [partition(ORDERS, index, (1, 2)) for index in range(4)]
+    partitions = [partition(ORDERS, index, (3, 1, 2)) for index in range(4)]
     image = image_of(broker(1), broker(2), TopicRecord(name="orders", topic_id=ORDERS), *partitions)
     leaders = {0: 1, 1: 2, 2: 1, 3: 2}
     elections = [changed(image, "orders", at, leader=to, leader_epoch=1) for at, to in leaders.items()]
@@ -487,6 +487,22 @@ def test_a_broker_hears_first_of_what_it_leads_and_each_slice_is_shown_behind(
         [1, 3],
         [1, 3],
     ]
+
+
+def test_a_partition_that_has_lost_its_leader_comes_before_one_that_has_lost_a_follower(
+    brokers: Brokers,
+) -> None:
+    """A broker's end changes the ISR of every partition that it had, and clients wait for those that it led."""
+    partitions = [partition(ORDERS, index, (1, 2, 3)) for index in range(3)]
+    image = image_of(broker(1), broker(2), TopicRecord(name="orders", topic_id=ORDERS), *partitions)
+    brokers.begin(image)
+    brokers.sent.clear()
+    for at, leader in ((0, 1), (1, 2), (2, 1)):
+        brokers.pushes.committed(changed(image, "orders", at, leader=leader, leader_epoch=1, isr=(1, 2)))
+    brokers.runtime.run_turn()
+    to_one = brokers.take(1)
+    assert [at for _, at, _, _ in leads(*to_one)] == [1, 0, 2]
+    assert [at for _, at, _ in shows(*to_one)] == [1, 0, 2]
 
 
 def test_the_broker_that_leads_most_of_a_take_over_is_told_first(brokers: Brokers) -> None:
