@@ -2,7 +2,8 @@
 
 ``python -m campaigns metadata-scale``. The partitions' replicas lie on brokers that are registered and do not run. In
 each round of a point the active controller is killed. With ``--serving`` three nodes hold all replicas, their metadata
-lies in KRaft or in a ZooKeeper, and a kill is measured until all partitions serve. Exit 1 if a point is lacking.
+lies in KRaft or in a ZooKeeper, and a kill is measured until all partitions serve; ``--page`` puts the figures into a
+page. Exit 1 if a point is lacking.
 """
 
 from __future__ import annotations
@@ -14,16 +15,19 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from statistics import median
 
+import msgspec
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
 from blumfeld.testing.process import NodeError
+from blumfeld_bench.runs.machine import this_machine
 from blumfeld_bench.terminal import make_console
 from campaigns import figures
 from campaigns.cluster.contenders import Contender, kafka, this_build
 from campaigns.consensus import CONSENSUS, KRAFT
 from campaigns.metadata_scale.directories import FORMS
+from campaigns.metadata_scale.page import with_figures
 from campaigns.metadata_scale.points import NotReachedError, Point, measure
 from campaigns.metadata_scale.serving import KILLED, Serving, measure_serving
 
@@ -35,7 +39,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Return 0 if every point was measured, else 1."""
     given = _parser().parse_args(arguments)
     console = make_console(150)
-    if given.serving:
+    if given.serving or given.of:
         return _serving(given, console)
     contenders = [this_build(), *([kafka(given.peer)] if given.peer else [])]
     points: list[Point] = []
@@ -78,9 +82,11 @@ def _point(
 
 
 def _serving(given: argparse.Namespace, console: Console) -> int:
-    points: list[Serving] = []
+    points = [
+        point for path in given.of for point in msgspec.json.decode(path.read_bytes(), type=list[Serving])
+    ]
     lacking = 0
-    for size in given.sizes:
+    for size in () if given.of else given.sizes:
         for consensus in given.consensus:
             for peer in (None, given.peer) if given.peer else (None,):
                 what = f"{'Kafka' if peer else 'this build'} on {consensus}, {size:,} partitions"
@@ -103,6 +109,14 @@ def _serving(given: argparse.Namespace, console: Console) -> int:
                 points.append(point)
                 figures.save(given.out, points)
     console.print(serving_table(points))
+    if given.plot is not None and points:
+        from campaigns.metadata_scale.plot import svg_of_serving
+
+        for killed in KILLED:
+            path = given.plot.with_name(f"{given.plot.stem}-{killed}.svg")
+            path.write_text(svg_of_serving(points, killed))
+    if given.page is not None:
+        given.page.write_text(with_figures(given.page.read_text(), points, this_machine()))
     return 1 if lacking else 0
 
 
@@ -116,7 +130,7 @@ def serving_table(points: Sequence[Serving]) -> Table:
             rows = [row for row in point.failovers if row.killed == killed]
             if not rows:
                 continue
-            behind = [row.served_s - row.gone_s for row in rows]
+            behind = [row.behind_s for row in rows]
             phases = {name: median(row.phases_s.get(name, 0.0) for row in rows) for name in rows[0].phases_s}
             table.add_row(
                 f"{point.partitions:,}",
@@ -189,7 +203,13 @@ def _parser() -> argparse.ArgumentParser:
         help="with --serving: of a broker, and of ZooKeeper's session",
     )
     parser.add_argument("--limit-s", type=float, default=300.0, help="the longest time for one step")
-    parser.add_argument("--plot", type=Path, help="NAME.svg; one file a form, NAME-FORM.svg")
+    parser.add_argument(
+        "--plot", type=Path, help="NAME.svg; one file a form, NAME-FORM.svg, or a kind of kill"
+    )
+    parser.add_argument("--page", type=Path, help="with --serving: the page whose figures are replaced")
+    parser.add_argument(
+        "--of", type=Path, nargs="+", default=[], help="measure nothing: files that --serving --out wrote"
+    )
     return parser
 
 

@@ -56,6 +56,10 @@ METADATA_VERSION, PRODUCE_VERSION, CREATE_VERSION, ELECT_VERSION = 9, 9, 5, 2
 HEARTBEATS_PER_SESSION = 4.5
 """Kafka's defaults are 9 s and 2 s."""
 SETTLE_S = 3.0
+RECOVERY: Mapping[str, str] = {"num.recovery.threads.per.data.dir": "8"}
+"""Of Apache Kafka. A killed broker recovers each of its logs before it is back; with one thread (the default of 3.9)
+10,000 of them took more than three minutes. No figure has it in it: the clock stops before the start."""
+_AT_WORK = re.compile(r"(load_ms|take_over_ms)=(\d+)")
 _TIME = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d[.,]\d+")
 PHASES: Mapping[str, str] = {
     "elected": "elected as controller",
@@ -95,6 +99,16 @@ class FailOver(msgspec.Struct, frozen=True):
     threads_cpu_s: float
     """CPU time of all their other threads."""
 
+    @property
+    def behind_s(self) -> float:
+        """Until all were served, from the detection on."""
+        return self.served_s - self.gone_s
+
+    @property
+    def take_over_s(self) -> dict[str, float]:
+        """The next controller's ``load_ms`` and ``take_over_ms``, in seconds; nothing if it named none."""
+        return {name: int(value) / 1000 for name, value in _AT_WORK.findall(self.at_work)}
+
 
 class Serving(msgspec.Struct, frozen=True):
     """One contender with one consensus at one size."""
@@ -131,8 +145,9 @@ def contender_on(consensus: str, peer: Path | None, connect: str, session_timeou
             return this_build(settings=zookeeper_settings(connect, session_timeout_ms))
         return this_build(settings=tuple(f'config."{name}"={value}' for name, value in timeouts.items()))
     if consensus == KRAFT:
-        return kafka(peer, timeouts)
-    return Contender(KAFKA, {COMBINED: kafka_on_zookeeper(peer, connect, session_timeout_ms)})
+        return kafka(peer, {**timeouts, **RECOVERY})
+    more = tuple(f"{name}={value}" for name, value in RECOVERY.items())
+    return Contender(KAFKA, {COMBINED: (*kafka_on_zookeeper(peer, connect, session_timeout_ms), *more)})
 
 
 def measure_serving(
@@ -159,7 +174,8 @@ def measure_serving(
             cluster.start()
             created_s = scene.create()
             kills = [killed for _ in range(rounds) for killed in KILLED]
-            failovers = tuple([scene.fail_over(killed) for killed in kills])
+            last = len(kills) - 1
+            failovers = tuple([scene.fail_over(killed, again=at < last) for at, killed in enumerate(kills)])
             return Serving(contender.name, consensus, partitions, session_timeout_ms, created_s, failovers)
         finally:
             for node in cluster.nodes:
@@ -201,8 +217,11 @@ class _Scene:
             raise NotReachedError(f"{topic} was not created: {ErrorCode(error).name}")
         return error != ErrorCode.NOT_CONTROLLER
 
-    def fail_over(self, killed: str) -> FailOver:
-        """Kill a node; it is up again, in sync and leads its part of the partitions when this returns."""
+    def fail_over(self, killed: str, *, again: bool) -> FailOver:
+        """Kill a node, behind the time when all replicas are in sync.
+
+        :param again: start it again: another kill follows
+        """
         self._settle()
         controller = self._controller()
         victim = controller
@@ -225,8 +244,9 @@ class _Scene:
         logs = [line for node in living for line in _lines(node.log_path, marks[node])]
         phases = phases_of(logs, began_at)
         at_work = next((line for line in logs if PHASES["at work"] in line), "")
-        victim.launch()
-        victim.await_ready(self._limit_s)
+        if again:
+            victim.launch()
+            victim.await_ready(self._limit_s)
         first_s = probe.first_s - began
         noticed = [phases[name] for name in NOTICED if name in phases]
         gone_s = min(gone.at_s - began, first_s, *noticed)

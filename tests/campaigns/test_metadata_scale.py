@@ -7,12 +7,14 @@ from __future__ import annotations
 from datetime import datetime
 from pathlib import Path
 
+import msgspec
 import pytest
 from rich.console import Console
 
 from blumfeld.metadata.image.checkpoint import decode_checkpoint
 from blumfeld.metadata.image.records import image_of
 from blumfeld.wire.batches.record_batch import RecordBatch
+from blumfeld_bench.result import Machine
 from campaigns.metadata_scale.__main__ import main, serving_table, table_of
 from campaigns.metadata_scale.directories import (
     PARTITIONS_PER_TOPIC,
@@ -20,6 +22,7 @@ from campaigns.metadata_scale.directories import (
     records_of,
     write_metadata,
 )
+from campaigns.metadata_scale.page import with_figures
 from campaigns.metadata_scale.plot import svg_of_points
 from campaigns.metadata_scale.points import Point
 from campaigns.metadata_scale.serving import FailOver, Serving, contender_on, phases_of
@@ -123,3 +126,57 @@ def test_only_nodes_on_a_zookeeper_are_told_of_one(peer: Path | None) -> None:
         (words,) = {" ".join(words) for roles, words in commands.items() if len(roles) == 2}
         assert ("127.0.0.1:1/scale" in words) is told
         assert "2000" in words
+
+
+MACHINE = Machine(
+    cpu="a CPU",
+    cores=2,
+    memory_bytes=24 << 30,
+    kernel="Linux 6",
+    python="3.11.7",
+    virtual=True,
+    load_before=0.5,
+)
+AT_WORK = "controller at work  epoch=2 load_ms=1500 take_over_ms=250 znodes=36"
+SERVED = [
+    Serving(
+        contender,
+        consensus,
+        1_000,
+        6_000,
+        1.0,
+        (
+            FailOver("controller", 5.0, 7.25, 8.0, 10, {"elected": 5.1, "at work": 7.0}, at_work, 0.5, 0.25),
+            FailOver("broker", 5.0, 5.5, 6.0, 10, {}, "", 0.5, 0.25),
+        ),
+    )
+    for contender, consensus, at_work in (("blumfeld", "zookeeper", AT_WORK), ("kafka", "kraft", ""))
+]
+
+
+def test_the_figures_of_a_page_are_replaced_and_its_words_stay() -> None:
+    page = "# Title\n\nwords\n\n<!-- figures -->\nold\n<!-- end of figures -->\n\nmore words\n"
+    once = with_figures(page, SERVED, MACHINE)
+    assert with_figures(once, SERVED, MACHINE) == once
+    assert once.startswith("# Title\n\nwords\n")
+    assert once.endswith("\n\nmore words\n")
+    assert "old" not in once
+    assert "| 1,000 | Blumfeld, ZooKeeper | controller | 5.00 | 7.25 | 8.00 | 3.00 |" in once
+    assert "| 1,000 | Kafka 4.3.1, KRaft | broker | 5.00 | 5.50 | 6.00 | 1.00 |" in once
+    assert "| 1,000 | 0.10 | 1.50 | 0.25 | 0.25 | 1.00 | 50% |" in once
+    with pytest.raises(ValueError, match="<!-- figures -->"):
+        with_figures("no marks", SERVED, MACHINE)
+
+
+def test_figures_are_drawn_and_put_into_a_page_from_files(tmp_path: Path) -> None:
+    page, files = tmp_path / "README.md", [tmp_path / "one.json", tmp_path / "two.json"]
+    page.write_text("<!-- figures -->\n<!-- end of figures -->\n")
+    for path, point in zip(files, SERVED, strict=True):
+        path.write_bytes(msgspec.json.encode([point]))
+    plot = tmp_path / "curve.svg"
+    assert main(["--of", *map(str, files), "--page", str(page), "--plot", str(plot)]) == 0
+    assert page.read_text().count("| 1,000 |") == 5
+    assert "Kafka 4.3.1, KRaft with 1,000 partitions: 1.00 s" in (tmp_path / "curve-broker.svg").read_text()
+    assert (
+        "Blumfeld, ZooKeeper with 1,000 partitions: 3.00 s" in (tmp_path / "curve-controller.svg").read_text()
+    )
