@@ -271,6 +271,68 @@ def test_a_deleted_topic_is_gone_everywhere_and_may_be_created_again() -> None:
     nodes.run(story())
 
 
+def logs_on(nodes: ZkNodes, node_id: int) -> list[str]:
+    """The directories of a topic's logs on a machine's disk, also those that are set aside or being deleted."""
+    names = nodes.machine(node_id).disk.tree.directory("/data").entries
+    return sorted(name for name in names if name.startswith("orders-"))
+
+
+def test_a_topic_that_was_deleted_while_its_node_was_down_goes_from_its_disk_too() -> None:
+    """As in Kafka 3.9: the deletion waits for the node, and its log is no stray."""
+    nodes = ZkNodes(2)
+
+    async def story() -> None:
+        await nodes.create("orders", replicas=2)
+        assert await nodes.produce("orders", [b"old"]) == 0
+        down = 3 - nodes.controller
+        await nodes.machine(down).stop()
+        client = await nodes.connect(nodes.controller)
+        request = DeleteTopicsRequest(topic_names=["orders"], timeout_ms=2_000)
+        await client.ask(request, 5, DeleteTopicsResponse)
+        await nodes.pause(2_000)
+        assert logs_on(nodes, down) == ["orders-0"]
+        assert await nodes.machine(down).start()
+        await nodes.until(lambda: not logs_on(nodes, down), seconds=120)
+        await nodes.until(lambda: not nodes.zookeeper.tree.children(f"{nodes.chroot}{paths.TOPICS}"))
+        await nodes.create("orders", replicas=2)
+        assert await nodes.produce("orders", [b"new"]) == 0
+        assert await nodes.fetch("orders") == [b"new"]
+
+    nodes.run(story())
+
+
+def test_a_log_of_a_topic_that_nobody_has_any_more_gives_way_to_a_new_topic_of_its_name() -> None:
+    nodes = ZkNodes(2)
+
+    async def story() -> None:
+        await nodes.create("orders", replicas=2)
+        assert await nodes.produce("orders", [b"old"]) == 0
+        down = 3 - nodes.controller
+        await nodes.machine(down).stop()
+        tool = nodes.sessions[nodes.controller]
+        for path in paths_of("orders"):
+            await tool.delete(path)
+        await nodes.pause(10_000)  # the controller reads the tree again
+        assert await nodes.machine(down).start()
+        await nodes.pause(5_000)
+        assert logs_on(nodes, down) == ["orders-0"], "no order to delete it came"
+        await nodes.create("orders", replicas=2)
+        await nodes.until(lambda: nodes.leads("orders", nodes.leader("orders", down)))
+        assert await nodes.produce("orders", [b"new"]) == 0
+        assert await nodes.fetch("orders") == [b"new"]
+        await nodes.until(lambda: len(logs_on(nodes, down)) == 2)
+        (new, stray) = logs_on(nodes, down)
+        assert (new, stray.endswith("-stray")) == ("orders-0", True)
+
+    nodes.run(story())
+
+
+def paths_of(topic: str) -> list[str]:
+    """A topic's tree, each node after those below it."""
+    tree = (paths.state(topic, 0), paths.partition(topic, 0), paths.partitions(topic), paths.topic(topic))
+    return [*tree, paths.config(f"topics/{topic}")]
+
+
 def test_a_reassigned_replica_is_deleted_where_it_was() -> None:
     nodes = ZkNodes(3)
 

@@ -78,11 +78,11 @@ class ImageFollower:
         self._applied.complete(None)
 
     def _apply(self, image: ClusterImage, delta: ImageDelta) -> Steps[None]:
+        drives = self._composition.metadata.replica_driver is ReplicaDriver.IMAGE
         if delta.first:
-            self._hosted.set_strays_aside(image)
+            self._hosted.set_strays_aside(image, orders_come=not drives)
         # Configuration first: a partition that the same delta opens reads it.
         self._configs_changed(delta)
-        drives = self._composition.metadata.replica_driver is ReplicaDriver.IMAGE
         for topic in delta.topics_deleted if drives else ():
             for number, index in enumerate(sorted(topic.partitions)):
                 if number:

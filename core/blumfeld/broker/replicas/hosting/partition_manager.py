@@ -38,12 +38,15 @@ from blumfeld.spi.storage import (
 )
 from blumfeld.spi.tiering import tiering
 from blumfeld.wire.errors import BrokerError, ErrorCode
+from blumfeld.wire.primitives import ZERO_UUID
 
 NO_LEADER = -1
 PREFERRED_MAX = 10_000
 """Partitions, not hosted yet, for which a preferred log directory is remembered."""
 OPENED_AT_ONCE_MAX = 4
 """Logs that are opened and recovered at the same time: one for each of the runtime's worker threads."""
+TOPICS_SAID_MAX = 10
+"""Topics that one line of the log names."""
 REOPEN_MS = 1000.0
 """Pause before the next attempt to open a log for which space, descriptors or memory were lacking."""
 
@@ -101,6 +104,8 @@ class PartitionManager:
         self._high_watermarks: dict[TopicPartition, int] = {}
         self._preferred: dict[TopicPartition, bytes] = {}
         self._places = Places(storage, node_id, self._preferred)
+        self._unclaimed: dict[TopicPartition, bytes] = {}
+        """Logs that were found at the start, and their topic ids: an order to delete them, or a new topic, may come."""
         self._failed_directories: dict[bytes, None] = {}
         self._configured = 0
         """Goes up with each change of a configuration: a log that was opened before it has an earlier one."""
@@ -172,6 +177,7 @@ class PartitionManager:
         self._high_watermarks = {} if self._lasting is None else self._lasting.high_watermarks()
         self._places.start()
         self._offline.clear()
+        self._unclaimed.clear()
         self._failed_directories.clear()
         self.stopped = False
 
@@ -214,6 +220,8 @@ class PartitionManager:
         return ErrorCode.NONE
 
     def _want(self, partition: TopicPartition, topic_id: bytes, image: PartitionImage) -> None:
+        if self._unclaimed and self._unclaimed.pop(partition, topic_id) not in (topic_id, ZERO_UUID):
+            self._set_aside(partition)
         self._wanted[partition] = (topic_id, image)
         if self._openers < min(self._openers_max, len(self._wanted)):
             self._openers += 1
@@ -269,6 +277,8 @@ class PartitionManager:
         self._preferred.pop(partition, None)
         self._high_watermarks.pop(partition, None)
         offline = self._offline.pop(partition, None)
+        if self._unclaimed.pop(partition, None) is not None:
+            self._delete_log(partition)
         if offline is not None:
             self._delete_log(partition)
             self._is_removed(partition, offline[0])
@@ -278,18 +288,35 @@ class PartitionManager:
             self._delete_log(partition)
             self._is_removed(partition, hosted.topic_id)
 
-    def set_strays_aside(self, image: ClusterImage) -> None:
+    def set_strays_aside(self, image: ClusterImage, *, orders_come: bool) -> None:
         """Set aside logs that were found at the start and that no topic of the first image claims. Call it before
         anything is hosted: it frees their names, and a new topic of the same name must not open an old log.
+
+        :param orders_come: a controller pushes orders. A log whose topic isn't in the image stays then: the topic may
+            be on its way out, and the order to delete the replica comes. Kafka with a ZooKeeper does so
         """
         if self._lasting is None:
             return
-        for partition in strays(self._lasting.partitions(), image, self._node_id):
-            self._high_watermarks.pop(partition, None)
-            try:
-                self._lasting.set_aside_log(partition)
-            except OSError as error:
-                self._events.error("stray log not set aside", partition=str(partition), error=str(error))
+        found = dict(self._lasting.partitions())
+        for partition in strays(found.items(), image, self._node_id):
+            if orders_come and partition.topic not in image.topics:
+                self._unclaimed[partition] = found[partition]
+            else:
+                self._set_aside(partition)
+        if self._unclaimed:
+            said = "logs of topics that the cluster doesn't have stay until a controller has them deleted"
+            names = dict.fromkeys(partition.topic for partition in self._unclaimed)
+            self._events.warning(
+                said, logs=len(self._unclaimed), topics=", ".join(list(names)[:TOPICS_SAID_MAX])
+            )
+
+    def _set_aside(self, partition: TopicPartition) -> None:
+        assert self._lasting is not None
+        self._high_watermarks.pop(partition, None)
+        try:
+            self._lasting.set_aside_log(partition)
+        except OSError as error:
+            self._events.error("stray log not set aside", partition=str(partition), error=str(error))
 
     def reconfigure(self, topic: str) -> None:
         """Read the changed configuration of a topic again; ``""`` stands for all topics."""
