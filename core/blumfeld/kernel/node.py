@@ -214,11 +214,16 @@ class Node:
             ("network", "blumfeld_make_transport", "transport"),
             ("local_storage", "blumfeld_make_storage", "local_storage"),
             ("storage", "blumfeld_make_storage", "storage"),
+            ("migration", "blumfeld_make_migration", "migration"),
             ("consensus", "blumfeld_make_consensus", "metadata"),
             ("replication", "blumfeld_make_replication", "replication"),
         ):
             for plan in plugins.of_role(role):
-                composition.provide(part, plugins.make(plan, hook_name, composition.view))
+                made = plugins.make(plan, hook_name, composition.view)
+                if part == "migration":
+                    composition.migration = made
+                else:
+                    composition.provide(part, made)
             if part == "transport":
                 self._make_security()
             if part == "storage":

@@ -14,6 +14,7 @@ from blumfeld.spi.context import ApiHandler
 from blumfeld.spi.groups import GroupProtocol
 from blumfeld.spi.hooks import Feature, Metric
 from blumfeld.spi.image_sections import ControllerCommand, ImageSection
+from blumfeld.spi.migration import Migration
 from blumfeld.spi.observer import Observer
 from blumfeld.spi.replication import Replication
 from blumfeld.spi.security import Authorizer, Security
@@ -31,6 +32,7 @@ from blumfeld.wire.errors import PluginContractError
 PROTOCOLS: dict[str, type[Any]] = {
     "blumfeld_make_transport": Transport,
     "blumfeld_make_storage": LogStorage,
+    "blumfeld_make_migration": Migration,
     "blumfeld_make_consensus": ClusterMetadata,
     "blumfeld_make_replication": Replication,
     "blumfeld_make_authorizer": Authorizer,

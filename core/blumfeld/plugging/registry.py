@@ -22,6 +22,7 @@ ROLES = (
     "security",
     "stores",
     "storage",
+    "migration",
     "consensus",
     "replication",
     "groups",

@@ -17,6 +17,7 @@ SECTIONS = (
     "groups",
     "logging",
     "metrics",
+    "migration",
     "network",
     "node",
     "nodes",

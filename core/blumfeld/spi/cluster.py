@@ -151,6 +151,9 @@ class ImageDelta(msgspec.Struct, kw_only=True):
     features_changed: bool = False
     section_records: Mapping[str, tuple[Message, ...]] = {}
     """Records of the plug-ins' sections in this step, by the section's name, in the order of the log."""
+    kept_records: tuple[Message, ...] = ()
+    """Records of parts that the core gives no meaning, and of producer ids, in the order of the log. A step that takes
+    over a snapshot, and the first one, tell of none."""
     first: bool = False
     """The first delta: everything that there is."""
 

@@ -90,9 +90,10 @@ class ClusterMetadata(Protocol):
     replica_driver: ReplicaDriver
     """A constant of the consensus. The broker follows the image, or waits for pushes; never both."""
     forwards: bool
-    """A constant of the consensus: whether each node passes a client's command on to the controller (KIP-590).
+    """Whether each node passes a client's command on to the controller (KIP-590).
     Where it doesn't, Metadata and DescribeCluster name the real controller, a command elsewhere fails with
-    NOT_CONTROLLER, and APIs of KRaft alone aren't served."""
+    NOT_CONTROLLER, and APIs of KRaft alone aren't served. A constant of the consensus, except in a cluster that
+    migrates to another one."""
 
     @property
     def image(self) -> ClusterImage:

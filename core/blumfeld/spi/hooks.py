@@ -16,6 +16,7 @@ from blumfeld.spi.consensus import ClusterMetadata
 from blumfeld.spi.context import ApiHandler, Parking
 from blumfeld.spi.groups import GroupProtocol
 from blumfeld.spi.image_sections import ControllerCommand, ImageSection
+from blumfeld.spi.migration import Migration
 from blumfeld.spi.object_store import StoreFactory
 from blumfeld.spi.observer import Observer
 from blumfeld.spi.partitions import LocalPartitions
@@ -95,6 +96,8 @@ class Composition(Protocol):
     object_stores: Mapping[str, StoreFactory]
     """Object stores that the build's plug-ins bring, by the scheme of their URLs. A storage that keeps older records
     elsewhere opens one of them."""
+    migration: Migration | None
+    """The migration of the cluster to this consensus; ``None`` for a node that takes part in none."""
     options: Any
     """This plug-in's section of the manifest, decoded to its ``options_class``."""
     listeners: Sequence[Listener]
@@ -218,8 +221,8 @@ class Plugin(Protocol):
     """
     roles: tuple[str, ...]
     """The sections of a manifest that may name it: ``network``, ``storage``, ``consensus``, ``replication``,
-    ``groups``, ``assignors``, ``transactions``, ``security``, ``authorizer``, ``authenticators``, ``quotas``,
-    ``observers``, ``stores``, ``sink``, ``decoders``. Empty for a plug-in that only brings commands.
+    ``migration``, ``groups``, ``assignors``, ``transactions``, ``security``, ``authorizer``, ``authenticators``,
+    ``quotas``, ``observers``, ``stores``, ``sink``, ``decoders``. Empty for a plug-in that only brings commands.
     """
 
 
@@ -339,6 +342,14 @@ class Hooks:
 
         :param composition: has the transport
         :return: what passes ``blumfeld_kit.StorageContract``
+        """
+
+    @hookspec(firstresult=True)
+    def blumfeld_make_migration(self, composition: Composition) -> Migration | None:
+        """Called once, if the manifest names a migration, for a node with the controller's role. Opens nothing.
+
+        :param composition: has transport and storage
+        :return: what brings the cluster's metadata from elsewhere into the quorum
         """
 
     @hookspec(firstresult=True)

@@ -22,10 +22,11 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
+from blumfeld.metadata.brokers.migration import MigrationState, brokers_of_tree, ending, migration_state
 from blumfeld.metadata.controller import Controller, PeriodicCommand
 from blumfeld.metadata.decision import ControllerDecision, ControllerState, Moment
 from blumfeld.metadata.image.bootstrap import first_records
-from blumfeld.metadata.image.cluster_image import METADATA_VERSION_FEATURE
+from blumfeld.metadata.image.cluster_image import METADATA_VERSION_FEATURE, MetadataImage
 from blumfeld.metadata.image.record_frame import encode_record
 from blumfeld.metadata.slices import BATCH_RECORDS_MAX, SLICE_RECORDS
 from blumfeld.spi.completion import Completion, Steps
@@ -155,6 +156,7 @@ class ActiveController:
     ) -> None:
         self.id = ControllerId(composition.node_id, epoch)
         self._composition = composition
+        self._migration = composition.migration
         self._runtime = composition.runtime
         self._config = composition.config
         self._publisher = publisher
@@ -206,10 +208,29 @@ class ActiveController:
         self._watch_sessions()
         for command in controller.periodic():
             self._plan(command, command.interval_ms)
+        if self._migration is not None:
+            self._migration.lead(self)
+        else:
+            self._end_migration()
+
+    def _end_migration(self) -> None:
+        """End a migration that this node takes no part in. Brokers that still read the tree are in the way: nobody
+        tells them anything."""
+        image = self._controller.image
+        if records := ending(image):
+            self.append(records)
+            self._events.info("the migration from the ZooKeeper is ended")
+        elif migration_state(image) is MigrationState.MIGRATION:
+            text = (
+                "brokers still read the ZooKeeper, and this controller has no [migration]: start it with one"
+            )
+            self._events.error(text, brokers=brokers_of_tree(image))
 
     def stop(self, error: BrokerError) -> None:
         """Take no more commands; those that are being decided, and what waits for them, get ``error``."""
         self._stopped = True
+        if self._migration is not None:
+            self._migration.lead_no_more()
         for timer in (*self._periodic.values(), self._session_timer, self._expiry, self._work):
             if timer is not None:
                 timer.cancel()
@@ -245,11 +266,19 @@ class ActiveController:
             return
         words = "a broker's process is gone"
         self._events.warning(words, broker_id=broker_id)
+        fence = self._controller.fence_dead
+        self.decide(words, lambda _, moment: fence(broker_id, broker_epoch, moment))
+
+    def decide(self, words: str, decide: Decide) -> Completion[Message]:
+        """As ``MigratingController.decide``."""
         decided: Completion[Message] = Completion()
         reply = Reply(decided)
-        fence = self._controller.fence_dead
-        part = Part(words, lambda _, moment: fence(broker_id, broker_epoch, moment), reply)
-        self.in_turn(lambda: self._make(part), reply)
+        self.in_turn(lambda: self._make(Part(words, decide, reply)), reply)
+        return decided
+
+    def copied_image(self) -> Completion[MetadataImage]:
+        """As ``MigratingController.copied_image``."""
+        return self._publisher.copied()
 
     # Records
 
@@ -315,7 +344,9 @@ class ActiveController:
 
     def _command(self, command: Message, reply: Reply, on_behalf: OnBehalf | None) -> None:
         decide = self._controller.command
-        self._make(Part(command, lambda _, moment: decide(command, moment, on_behalf), reply))
+        of_migration = None if self._migration is None else self._migration.decide_of(command)
+        by_command: Decide = of_migration or (lambda _, moment: decide(command, moment, on_behalf))
+        self._make(Part(command, by_command, reply))
         if isinstance(command, BrokerHeartbeatRequest) and self._session_timer is None:
             self._watch_sessions()
 
@@ -323,6 +354,7 @@ class ActiveController:
         """Decide, and place the records: now if they are few. None may be under way."""
         try:
             decision = part.decide(self._controller.state, self._moment())
+            self._review(part.command, decision.records)
         except BrokerError as error:
             part.settle(error)
         except Exception as defect:
@@ -336,6 +368,10 @@ class ActiveController:
             self._step(placing)
             if (self._is_busy or self._parts) and (self._work is None or self._work.done):
                 self._work = self._runtime.scheduler.run(Lane.METADATA, self._go_on(), at_once=False)
+
+    def _review(self, command: object, records: Sequence[Message]) -> None:
+        if self._migration is not None:
+            self._migration.review(command, self._controller.image, records)
 
     def _step(self, placing: Steps[None]) -> None:
         """Do the next step of the decision. A small one has one."""
@@ -449,7 +485,10 @@ class ActiveController:
             return False
         try:
             fenced = self._controller.fence_expired(self._runtime.monotonic_ms())
-            batches = [] if fenced is None else drained(self._encoded(fenced[1], atomic=False))
+            batches = []
+            if fenced is not None:
+                self._review("the end of a broker's session", fenced[1])
+                batches = drained(self._encoded(fenced[1], atomic=False))
         except Exception as defect:
             self._undecided("the end of a broker's session", defect)
             self._session_timer = self._runtime.call_later(RETRY_MS, self._expire_sessions)

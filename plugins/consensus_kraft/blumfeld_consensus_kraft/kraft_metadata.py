@@ -143,6 +143,8 @@ class KraftMetadata:
 
     async def resign(self) -> None:
         """Take no more commands, and hand over to the voter that has the most records."""
+        if self._composition.migration is not None:
+            await self._composition.migration.resign()
         if self._replica is not None:
             await self._replica.resign()
 
@@ -151,6 +153,8 @@ class KraftMetadata:
         self._registrar.stop()
         if self._replica is not None:
             await self._replica.stop()
+        if self._composition.migration is not None:
+            await self._composition.migration.stop()
 
     # Commands
 

@@ -75,6 +75,8 @@ async def open_metadata(
         raise _metadata_is_lost(directory, others)
     votes = "controller" in composition.roles
     bootstrap = _bootstrap(composition, directory.path) if level is None and votes else []
+    if composition.migration is not None:
+        bootstrap = [record for record in bootstrap if _is_of_quorum(record)]
     for record in bootstrap:
         if isinstance(record, FeatureLevelRecord) and record.name == METADATA_VERSION_FEATURE:
             level = record.feature_level
@@ -140,6 +142,11 @@ def _bootstrap(composition: Composition, directory: str) -> list[Message]:
     if files.is_dir(directory):
         files.write_atomically(path, bootstrap_checkpoint(levels, composition.runtime.now_ms()))
     return feature_records(levels)
+
+
+def _is_of_quorum(record: Message) -> bool:
+    """Whether a cluster that is brought from elsewhere begins with a record: it brings its own feature levels."""
+    return not isinstance(record, FeatureLevelRecord) or record.name == METADATA_VERSION_FEATURE
 
 
 class _Silent:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated
+from typing import Any
 
 import msgspec
 
@@ -11,41 +11,17 @@ from blumfeld.spi.context import ApiHandler
 from blumfeld.spi.hooks import Composition, Metric, hookimpl
 from blumfeld.spi.zookeeper import ZooKeeper
 from blumfeld_consensus_zk_compat.counts import metrics
+from blumfeld_consensus_zk_compat.migration.zk_migration import ZkMigration
+from blumfeld_consensus_zk_compat.options import Options, access_of
 from blumfeld_consensus_zk_compat.zk_metadata import ZkMetadata
-from blumfeld_consensus_zk_compat.zookeeper import Access, Tls, open_session, parse_connect
-
-
-class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """``[consensus.options]``. Kafka's keys ``zookeeper.*`` are gone from Kafka 4, so they are options here."""
-
-    connect: str
-    """``HOST:PORT,HOST:PORT/CHROOT``, as Kafka's ``zookeeper.connect``."""
-    session_timeout_ms: Annotated[int, msgspec.Meta(ge=1)] = 18_000
-    connection_timeout_ms: Annotated[int, msgspec.Meta(ge=1)] = 18_000
-    request_bytes_max: Annotated[int, msgspec.Meta(ge=1_024)] = 0xFFFFF
-    """``jute.maxbuffer``; the server's must be at least this."""
-    digest: str = ""
-    """``USER:PASSWORD`` of ZooKeeper's digest scheme, or nothing."""
-    set_acl: bool = False
-    """``zookeeper.set.acl``: nodes are created so that only this identity may change them."""
-    tls: Tls | None = None
-
-    def __post_init__(self) -> None:
-        parse_connect(self.connect)
-        if self.digest and not self.digest.partition(":")[2]:
-            raise ValueError("digest has no password; allowed: USER:PASSWORD")
-        if self.set_acl and not (self.digest or (self.tls and self.tls.certificate_file)):
-            raise ValueError(
-                "set_acl lets only this node's identity change what it writes, and it has none: "
-                "give digest or tls.certificate_file"
-            )
+from blumfeld_consensus_zk_compat.zookeeper import open_session, parse_connect
 
 
 class Plugin:
     """``consensus_zk_compat``. Making it opens nothing."""
 
     options_class: type[msgspec.Struct] = Options
-    roles: tuple[str, ...] = ("consensus",)
+    roles: tuple[str, ...] = ("consensus", "migration")
     quorum = False
 
     def __init__(self) -> None:
@@ -56,17 +32,7 @@ class Plugin:
 
         :param create_chroot: create the chroot, if it isn't there; otherwise a session without it can't be used
         """
-        options, connect = composition.options, parse_connect(composition.options.connect)
-        access = Access(
-            servers=connect.servers,
-            chroot=connect.chroot,
-            create_chroot=create_chroot,
-            session_timeout_ms=options.session_timeout_ms,
-            request_bytes_max=options.request_bytes_max,
-            digest=options.digest,
-            set_acl=options.set_acl,
-            tls=options.tls,
-        )
+        access = access_of(composition.options, create_chroot=create_chroot)
         return open_session(composition.runtime, access)
 
     @hookimpl
@@ -79,15 +45,38 @@ class Plugin:
             connect=options.connect,
             chroot=parse_connect(options.connect).chroot,
             connection_timeout_ms=options.connection_timeout_ms,
+            in_migration=options.metadata_migration_enable,
         )
         return self._made
 
     @hookimpl
+    def blumfeld_make_migration(self, composition: Composition) -> ZkMigration:
+        """The part of a controller of KRaft in the migration of a cluster to it."""
+        options = composition.options
+        return ZkMigration(
+            composition,
+            lambda: self.zookeeper(composition, create_chroot=False),
+            chroot=parse_connect(options.connect).chroot,
+            connection_timeout_ms=options.connection_timeout_ms,
+            request_bytes_max=options.request_bytes_max,
+            listener=options.inter_broker_listener,
+        )
+
+    @hookimpl
     def blumfeld_api_handlers(self, composition: Composition) -> Sequence[ApiHandler]:
         """What a controller orders, and what brokers ask their controller for."""
-        metadata = composition.metadata
+        metadata, migration = composition.metadata, composition.migration
+        if isinstance(migration, ZkMigration):
+            return migration.handlers()
         assert isinstance(metadata, ZkMetadata)
         return metadata.handlers()
+
+    @hookimpl
+    def blumfeld_cli_commands(self) -> Sequence[Any]:
+        """The command ``migrate`` with its verbs."""
+        from blumfeld_consensus_zk_compat.commands import app
+
+        return [app]
 
     @hookimpl
     def blumfeld_metrics(self) -> Sequence[Metric]:

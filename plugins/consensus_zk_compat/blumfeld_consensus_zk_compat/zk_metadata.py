@@ -11,6 +11,8 @@ from collections.abc import Awaitable, Callable, Sequence
 
 from msgspec.structs import replace
 
+from blumfeld.client.envelope import enveloped, inner_answer
+from blumfeld.client.frames import api_key_of
 from blumfeld.metadata.decision import Moment
 from blumfeld.metadata.image.cluster_image import MetadataImage
 from blumfeld.metadata.image.sections import SectionKinds
@@ -22,12 +24,14 @@ from blumfeld.spi.context import ApiHandler
 from blumfeld.spi.hooks import Composition
 from blumfeld.spi.scheduler import Lane
 from blumfeld.spi.zookeeper import ZooKeeper
+from blumfeld.wire.api import API_BY_KEY
 from blumfeld.wire.errors import BrokerError, ErrorCode
 from blumfeld.wire.messages.assign_replicas_to_dirs import AssignReplicasToDirsRequest
 from blumfeld.wire.messages.broker_heartbeat import BrokerHeartbeatRequest
 from blumfeld.wire.messages.broker_registration import BrokerRegistrationRequest
+from blumfeld.wire.messages.envelope import EnvelopeResponse
 from blumfeld.wire.messages.metadata_records import AccessControlEntryRecord
-from blumfeld.wire.primitives import uuid_text
+from blumfeld.wire.primitives import DecodeError, uuid_text
 from blumfeld.wire.schema import Message
 from blumfeld_consensus_zk_compat.controller.candidate import Candidate
 from blumfeld_consensus_zk_compat.counts import Counts
@@ -45,6 +49,7 @@ from blumfeld_consensus_zk_compat.node.registration import BrokerLife, znode
 from blumfeld_consensus_zk_compat.node.sessions import Sessions
 from blumfeld_consensus_zk_compat.ports import Pushes, ReplicaFailed, StaleController
 from blumfeld_consensus_zk_compat.pushes.controller_pushes import ControllerPushes
+from blumfeld_consensus_zk_compat.tree.forms import MIGRATES, ControllerNode
 from blumfeld_consensus_zk_compat.tree.loading import Loaded, loaded
 from blumfeld_consensus_zk_compat.tree.versions import KnownAcls
 
@@ -64,7 +69,6 @@ class ZkMetadata:
     """
 
     replica_driver = ReplicaDriver.PUSHES
-    forwards = False
 
     def __init__(
         self,
@@ -74,8 +78,13 @@ class ZkMetadata:
         connect: str,
         chroot: str,
         connection_timeout_ms: float,
+        in_migration: bool = False,
     ) -> None:
         self._composition = composition
+        self._in_migration = in_migration
+        self._kraft: ControllerNode | None = None
+        """The controller of KRaft that has taken the cluster over, as ``/controller`` names it."""
+        self._correlation = 0
         self._runtime = runtime = composition.runtime
         self._events = composition.log("zookeeper")
         self._connect = connect
@@ -98,7 +107,7 @@ class ZkMetadata:
             runtime=runtime,
             events=self._events,
             image=self._node_image,
-            form=lambda request: znode(request, runtime.now_ms()),
+            form=lambda request: znode(request, runtime.now_ms(), {MIGRATES: (1, 1)} if in_migration else {}),
             ask_controller=self._link.ask,
             begins=self._begins,
         )
@@ -133,6 +142,11 @@ class ZkMetadata:
         return self._node_image.image
 
     @property
+    def forwards(self) -> bool:
+        """Commands are passed on while a controller of KRaft has the cluster: clients can't reach it."""
+        return self._kraft is not None
+
+    @property
     def controller_image(self) -> ClusterImage:
         """As ``ClusterMetadata.controller_image``: pushes don't say what is being reassigned."""
         term = None if self._candidate is None else self._candidate.term
@@ -144,6 +158,8 @@ class ZkMetadata:
         own = None if self._candidate is None else self._candidate.controller
         if own is not None:
             return own
+        if self._kraft is not None:
+            return ControllerId(self._kraft.broker_id, self._orders.controller_epoch)
         if self._seen_controller in (None, self._composition.node_id):
             return None
         assert self._seen_controller is not None
@@ -219,7 +235,7 @@ class ZkMetadata:
             self._stand(session)
 
     async def _loaded(self, session: ZooKeeper) -> Loaded:
-        steps = loaded(session, section_kinds=self._section_kinds)
+        steps = loaded(session, section_kinds=self._section_kinds, in_migration=self._in_migration)
         return await self._runtime.scheduler.completed(Lane.METADATA, steps)
 
     async def _pause(self, pause_ms: float) -> None:
@@ -260,7 +276,7 @@ class ZkMetadata:
     def _session_ended(self) -> None:
         self.counts.sessions_expired += 1
         self._life.session_ended()
-        self._seen_controller = None
+        self._controller_seen(None)
         if self._configuration is not None:
             self._configuration.stop()
         if self._candidate is not None:
@@ -311,11 +327,18 @@ class ZkMetadata:
             section_kinds=self._section_kinds,
             counts=self.counts,
             unreadable=self._unreadable,
+            kraft_seen=self._kraft_seen if self._in_migration else None,
         )
         self._candidate.begin()
 
     def _controller_seen(self, broker_id: int | None) -> None:
         self._seen_controller = broker_id
+        self._kraft = None
+
+    def _kraft_seen(self, controller: ControllerNode) -> None:
+        if self._kraft is None or self._kraft.broker_id != controller.broker_id:
+            self._events.info("a controller of KRaft has the cluster", controller_id=controller.broker_id)
+        self._seen_controller, self._kraft = None, controller
 
     def _refused(self, reason: str) -> None:
         self._events.error("this node can't be the controller", reason=reason)
@@ -343,7 +366,11 @@ class ZkMetadata:
         return channel.send(request, timeout_ms)
 
     def endpoint(self, node_id: int, listener: str) -> Endpoint | None:
-        """As ``Endpoints.endpoint``: a broker's address as the controller in this node knows it, else this node."""
+        """As ``Endpoints.endpoint``: a broker's address as the controller in this node knows it, else this node; that
+        of a controller of KRaft as ``/controller`` says it."""
+        kraft = self._kraft
+        if kraft is not None and kraft.endpoint is not None and kraft.broker_id == node_id:
+            return kraft.endpoint
         image = self._node_image.image if self._pushes is None else self._pushes.image
         broker = image.brokers.get(node_id) or self._node_image.image.brokers.get(node_id)
         return None if broker is None else broker.endpoint(listener)
@@ -371,6 +398,8 @@ class ZkMetadata:
             return _failed(
                 BrokerError(ErrorCode.UNSUPPORTED_VERSION, "a tree has no directories of replicas")
             )
+        if self._kraft is not None:
+            return self._link.ask(command, timeout_ms, on_behalf=on_behalf)
         if type(command).__name__ in CONFIG_COMMANDS:
             return self._altered(command, timeout_ms)
         if on_behalf is None:
@@ -408,15 +437,49 @@ class ZkMetadata:
         return answer
 
     def _ask_controller(
-        self, command: Message, timeout_ms: float, wait_image: bool
+        self, command: Message, timeout_ms: float, wait_image: bool, on_behalf: OnBehalf | None
     ) -> Completion[Message] | None:
+        if self._kraft is not None:
+            return self._ask_kraft(self._kraft, command, timeout_ms, on_behalf)
         controller = self.controller
         if controller is None:
             return None
+        if on_behalf is not None:  # the cluster went back to its ZooKeeper meanwhile
+            return self.submit(command, timeout_ms, on_behalf=on_behalf, wait_image=wait_image)
         if controller.node_id == self._composition.node_id:
             return self._own(command, timeout_ms, wait_image=wait_image)
         channel = self._composition.peers.channel(controller.node_id, self._inter_broker, "forward")
         return channel.send(command, timeout_ms)
+
+    def _ask_kraft(
+        self, kraft: ControllerNode, command: Message, timeout_ms: float, on_behalf: OnBehalf | None
+    ) -> Completion[Message] | None:
+        """Ask a controller of KRaft; a client's command in an Envelope (KIP-590)."""
+        if kraft.endpoint is None:
+            return None
+        channel = self._composition.peers.channel(
+            kraft.broker_id, kraft.endpoint.listener, "forward to the quorum", self
+        )
+        if on_behalf is None:
+            return channel.send(command, timeout_ms)
+        key = api_key_of(command)
+        version = API_BY_KEY[key].max_version
+        self._correlation += 1
+        answer: Completion[Message] = Completion()
+
+        def answered(done: Completion[Message]) -> None:
+            try:
+                envelope = done.result()
+                assert isinstance(envelope, EnvelopeResponse)
+                answer.complete(inner_answer(envelope, key, version))
+            except DecodeError as error:
+                answer.fail(BrokerError(ErrorCode.UNKNOWN_SERVER_ERROR, str(error)))
+            except (BrokerError, OSError) as error:
+                answer.fail(error)
+
+        envelope = enveloped(command, version, self._correlation, on_behalf)
+        channel.send(envelope, timeout_ms).when_done(answered)
+        return answer
 
     def _altered(self, command: Message, timeout_ms: float) -> Completion[Message]:
         def moment() -> Moment:
@@ -434,6 +497,7 @@ class ZkMetadata:
             image=self._node_image,
             config=self._composition.config,
             moment=moment,
+            in_migration=self._in_migration,
         )
         answer: Completion[Message] = Completion()
         limit = self._runtime.call_later(

@@ -62,6 +62,7 @@ class Parts:
         self.features = features
         self.image_sections = image_sections
         self.controller_commands = controller_commands
+        self.migration = None
         self.listeners = (
             Listener(name="PLAINTEXT", kind="broker", host="127.0.0.1", port=9092),
             Listener(name="CONTROLLER", kind="controller", host="127.0.0.1", port=9093),

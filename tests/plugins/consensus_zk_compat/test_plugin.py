@@ -10,7 +10,7 @@ import pytest
 from blumfeld.kernel.composing.plan import Plan, make_plan
 from blumfeld.kernel.manifest.sections import read_manifest
 from blumfeld.plugging.errors import ManifestError
-from blumfeld_consensus_zk_compat.plugin import Options
+from blumfeld_consensus_zk_compat.options import Options
 
 TWO_LINES = """
 [consensus]

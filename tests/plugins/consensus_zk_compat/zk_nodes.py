@@ -130,8 +130,7 @@ class ZkNodes:
         node = self.machine(node_id).node
         assert node is not None
         metadata: Any = node.composition.metadata
-        assert isinstance(metadata, ZkMetadata)
-        return metadata
+        return cast("ZkMetadata", metadata)
 
     @property
     def controller(self) -> int:

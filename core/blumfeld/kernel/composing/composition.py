@@ -13,6 +13,7 @@ from blumfeld.spi.context import Parking
 from blumfeld.spi.groups import GroupProtocol
 from blumfeld.spi.hooks import Composition, EventLog, Feature
 from blumfeld.spi.image_sections import ControllerCommand, ImageSection
+from blumfeld.spi.migration import Migration
 from blumfeld.spi.object_store import StoreFactory
 from blumfeld.spi.observer import Observer
 from blumfeld.spi.partitions import LocalPartitions
@@ -70,6 +71,7 @@ class NodeComposition:
         self.transactions: TransactionCoordinator | None = None
         self.security: Security | None = None
         self.authorizer: Authorizer | None = None
+        self.migration: Migration | None = None
         self.observers: tuple[tuple[str, Observer], ...] = ()
         """(name of the plug-in, its observer)."""
         self.options: Any = None

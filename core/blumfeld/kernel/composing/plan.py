@@ -125,6 +125,7 @@ class _Loader:
         plugins, groups = manifest.plugins, manifest.groups
         yield from self._each("stores", "plugins.stores", plugins.stores, plugins.options)
         yield from self._storages()
+        yield from self._migration()
         yield from self._one("consensus", manifest.consensus.plugin, manifest.consensus.options)
         is_broker = "broker" in manifest.node.roles
         if is_broker:
@@ -193,6 +194,28 @@ class _Loader:
                 ):
                     yield msgspec.structs.replace(plugin, role="local_storage")
             yield outer
+
+    def _migration(self) -> Iterator[PlannedPlugin]:
+        """Yields the plug-in of ``[migration]``. It is for controllers alone: a broker of the quorum reads no tree."""
+        section, node = self.manifest.migration, self.manifest.node
+        if section.plugin is None:
+            return
+        if node.roles != ("controller",):
+            found = f"a migration in a node with the roles {', '.join(node.roles)}"
+            self.faults.add(
+                [
+                    Problem(
+                        "migration", found, 'node.roles = ["controller"], as in docs/zookeeper-migration.md'
+                    )
+                ]
+            )
+        elif section.plugin == self.manifest.consensus.plugin:
+            allowed = (
+                "another plug-in than consensus.plugin: the cluster is brought from that one to this one"
+            )
+            self.faults.add([Problem("migration.plugin", shown(section.plugin), allowed)])
+        else:
+            yield from self._one("migration", section.plugin, section.options)
 
     def _one(
         self, role: str, name: str, options: Mapping[str, Any], *, at: str = "", options_at: str = ""

@@ -88,6 +88,13 @@ class ConsensusSection(_Section, frozen=True):
     options: dict[str, Any] = {}
 
 
+class MigrationSection(_Section, frozen=True):
+    """``[migration]``: of a controller that brings a cluster with a ZooKeeper to KRaft; empty for every other node."""
+
+    plugin: str | None = None
+    options: dict[str, Any] = {}
+
+
 class ReplicationSection(_Section, frozen=True):
     """``[replication]``."""
 
@@ -163,6 +170,7 @@ class Manifest(_Section, frozen=True):
     network: NetworkSection = NetworkSection()
     storage: StorageSection = StorageSection()
     consensus: ConsensusSection = ConsensusSection()
+    migration: MigrationSection = MigrationSection()
     replication: ReplicationSection = ReplicationSection()
     groups: GroupsSection = GroupsSection()
     transactions: TransactionsSection = TransactionsSection()

@@ -10,6 +10,7 @@ from typing import Any, TypeAlias
 
 from msgspec.structs import replace
 
+from blumfeld.metadata.brokers.migration import reads_tree
 from blumfeld.metadata.decision import ControllerDecision, ControllerState, Moment, broker_of_epoch
 from blumfeld.metadata.image.cluster_image import METADATA_VERSION_FEATURE
 from blumfeld.metadata.image.partition_index import Sweep
@@ -106,7 +107,14 @@ def _check_registration(state: ControllerState, request: BrokerRegistrationReque
         )
     old = image.brokers.get(request.broker_id)
     other_process = old is not None and old.incarnation_id != request.incarnation_id
-    if old is not None and other_process and state.sessions.is_live(old.broker_id, old.epoch, moment.now_ms):
+    if (
+        old is not None
+        and other_process
+        and (
+            reads_tree(image, old.broker_id)
+            or state.sessions.is_live(old.broker_id, old.epoch, moment.now_ms)
+        )
+    ):
         raise BrokerError(
             ErrorCode.DUPLICATE_BROKER_REGISTRATION,
             f"another process with node id {request.broker_id} is alive",
@@ -233,7 +241,11 @@ def _may_shut_down(state: ControllerState, broker: BrokerImage) -> bool:
     if _leads(state, broker.broker_id):
         return False
     begun = state.sessions.shutdown_offset(broker.broker_id)
-    others = [b for b in state.image.brokers if b != broker.broker_id and state.image.is_active(b)]
+    # A broker that still reads a tree hears of it by a push, and tells no offset.
+    image = state.image
+    others = [
+        b for b in image.brokers if b != broker.broker_id and image.is_active(b) and not reads_tree(image, b)
+    ]
     return all(state.sessions.metadata_offset(other) >= begun for other in others)
 
 
@@ -328,7 +340,7 @@ def fence_expired(state: ControllerState, broker_id: int) -> tuple[list[Message]
     controller that takes over goes on.
     """
     broker = state.image.brokers.get(broker_id)
-    if broker is None or broker.fenced:
+    if broker is None or broker.fenced or reads_tree(state.image, broker_id):
         return [], True
     records, ahead = without_broker(state, broker_id)
     if ahead is not None:

@@ -58,6 +58,7 @@ class ImageStep:
         self._configs: dict[tuple[int, str], None] = {}
         self._features = False
         self._section_records: dict[str, list[Message]] = {}
+        self._kept: list[Message] = []
 
     def replay(self, record: Message) -> None:
         """Apply a record. Records of parts that the core gives no meaning are kept for the snapshot.
@@ -95,6 +96,7 @@ class ImageStep:
             configs_changed=tuple(self._configs),
             features_changed=self._features,
             section_records={name: tuple(replayed) for name, replayed in self._section_records.items()},
+            kept_records=tuple(self._kept),
         )
 
     # Topics and partitions
@@ -255,6 +257,7 @@ class ImageStep:
 
     def _producer_ids(self, record: records.ProducerIdsRecord) -> None:
         self.image.producer_ids = record
+        self._kept.append(record)
 
     def _keep(self, record: Message) -> None:
         kept = KEPT[type(record)]
@@ -263,6 +266,7 @@ class ImageStep:
             self.image.kept[key] = record
         else:
             self.image.kept.pop(key, None)
+        self._kept.append(record)
         section = self.image.section_kinds.by_record.get(type(record))
         if section is not None:
             self._section_records.setdefault(section.name, []).append(record)

@@ -24,7 +24,7 @@ from blumfeld_consensus_zk_compat.controller.term import MakePushes, Term
 from blumfeld_consensus_zk_compat.controller.watched_nodes import TopicWatches
 from blumfeld_consensus_zk_compat.counts import Counts
 from blumfeld_consensus_zk_compat.tree import paths
-from blumfeld_consensus_zk_compat.tree.forms import TreeError
+from blumfeld_consensus_zk_compat.tree.forms import ControllerNode, TreeError
 from blumfeld_consensus_zk_compat.tree.loading import Loaded, loaded
 from blumfeld_consensus_zk_compat.tree.writing import TreeWriter
 
@@ -39,6 +39,7 @@ class Candidate:
     :param chroot: of the session: "" or ``/kafka``
     :param seen: is told of each controller's broker id that is seen, ``None`` if there is none
     :param refused: is told why no election is held: the cluster belongs to KRaft
+    :param kraft_seen: as of :class:`Election`
     :param counts: of the node; those of one candidate, if none are given
     :param unreadable: is told of the path of each node that a take-over left out, and of the error
     """
@@ -60,6 +61,7 @@ class Candidate:
         section_kinds: SectionKinds = NO_SECTIONS,
         counts: Counts | None = None,
         unreadable: Callable[[str, str], None] = lambda _, __: None,
+        kraft_seen: Callable[[ControllerNode], None] | None = None,
     ) -> None:
         self._zookeeper = zookeeper
         self._runtime = runtime
@@ -79,6 +81,7 @@ class Candidate:
             lost=self._lost,
             seen=seen,
             refused=refused,
+            kraft_seen=kraft_seen,
         )
         self._taking_over: Task | None = None
         self._term: Term | None = None

@@ -66,6 +66,7 @@ class Election:
     :param lost: is told that it isn't any more: another one is, or the session is over
     :param seen: is told of each controller that is seen, ``None`` if there is none
     :param refused: is told why no election is held: the cluster belongs to KRaft
+    :param kraft_seen: is told of each controller of KRaft that is seen, by a node that obeys it; ``None`` refuses
     """
 
     def __init__(
@@ -79,7 +80,9 @@ class Election:
         lost: Callable[[], None],
         seen: Callable[[int | None], None],
         refused: Callable[[str], None],
+        kraft_seen: Callable[[ControllerNode], None] | None = None,
     ) -> None:
+        self._kraft_seen = kraft_seen
         self._zookeeper = zookeeper
         self._runtime = runtime
         self._events = events
@@ -197,7 +200,9 @@ class Election:
         if own and self._elected is not None:
             return
         self._lose()
-        if controller.kraft_controller_epoch >= 0:
+        if controller.kraft_controller_epoch >= 0 and self._kraft_seen is not None:
+            self._kraft_seen(controller)
+        elif controller.kraft_controller_epoch >= 0:
             self._refuse(f"/controller is held by KRaft controller {controller.broker_id}")
         elif own:
             # The answer to our election was lost, or we gave up and our deletion was: which, no one knows any more.

@@ -13,7 +13,7 @@ from typing import Protocol, TypeVar
 from blumfeld.config.values import BrokerConfig
 from blumfeld.metadata.controller import Controller
 from blumfeld.metadata.decision import ControllerDecision, ControllerState, Moment
-from blumfeld.spi.cluster import GROUP_RESOURCE, PartitionImage, TopicImage
+from blumfeld.spi.cluster import PartitionImage, TopicImage
 from blumfeld.spi.completion import Completion, Steps
 from blumfeld.spi.hooks import EventLog, Feature
 from blumfeld.spi.image_sections import ControllerCommand
@@ -31,14 +31,12 @@ from blumfeld.spi.zookeeper import (
     Watch,
     ZooKeeper,
 )
-from blumfeld.wire.errors import BrokerError, ErrorCode
 from blumfeld.wire.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
     ReassignablePartition,
     ReassignableTopic,
 )
 from blumfeld.wire.messages.elect_leaders import ElectLeadersRequest, TopicPartitions
-from blumfeld.wire.messages.metadata_records import ConfigRecord, PartitionRecord, TopicRecord
 from blumfeld.wire.schema import Message
 from blumfeld_consensus_zk_compat.change import Change
 from blumfeld_consensus_zk_compat.controller.active_controller import ActiveController, Part
@@ -59,23 +57,23 @@ from blumfeld_consensus_zk_compat.controller.watched_nodes import (
     TopicWatches,
     WatchedNode,
     broker_news,
+    seen_brokers,
 )
 from blumfeld_consensus_zk_compat.ports import Pushes, ReplicaFailed, StaleController
 from blumfeld_consensus_zk_compat.tree import paths
-from blumfeld_consensus_zk_compat.tree.forms import NoFormError, TreeError, broker_record, decode_broker
+from blumfeld_consensus_zk_compat.tree.forms import TreeError
 from blumfeld_consensus_zk_compat.tree.forms_topics import (
     decode_log_dir_event,
     decode_partitions,
     decode_reassignments,
     decode_state,
 )
+from blumfeld_consensus_zk_compat.tree.limits import check_fits
 from blumfeld_consensus_zk_compat.tree.loading import Loaded, subtree
 from blumfeld_consensus_zk_compat.tree.told_nodes import changed_node
-from blumfeld_consensus_zk_compat.tree.writing import Multi, TreeWriter, check_form
+from blumfeld_consensus_zk_compat.tree.writing import Multi, TreeWriter
 
 T = TypeVar("T")
-FITS_ALWAYS = 1_000
-"""Partitions of a topic whose assignment fits one node for certain."""
 SLICE_PARTITIONS = 256
 """Partitions of one step of the take-over that is not written."""
 READS = 256
@@ -261,47 +259,7 @@ class Term:
         return self._writer.multis(change, self._controller.image)
 
     def _check_fits(self, records: Sequence[Message]) -> None:
-        """Refuse what a tree can't keep, before the image has it.
-
-        :raises BrokerError: INVALID_REQUEST: the configuration of a group, or an ACL, credential or quota that Kafka
-            3.9 has no form for; POLICY_VIOLATION: the assignment of a topic is too large for one node
-        """
-        grown: dict[bytes, dict[int, PartitionImage]] = {}
-        names: dict[bytes, str] = {}
-        for record in records:
-            if isinstance(record, ConfigRecord) and record.resource_type == GROUP_RESOURCE:
-                raise BrokerError(
-                    ErrorCode.INVALID_REQUEST,
-                    "a ZooKeeper keeps no configuration of groups: Kafka 3.9 has none there",
-                )
-            try:
-                check_form(record)
-            except NoFormError as error:
-                raise BrokerError(ErrorCode.INVALID_REQUEST, str(error)) from None
-            if isinstance(record, TopicRecord):
-                names[record.topic_id] = record.name
-            elif isinstance(record, PartitionRecord):
-                partition = PartitionImage(
-                    partition=record.partition_id,
-                    replicas=tuple(record.replicas),
-                    isr=(),
-                    leader=record.leader,
-                    leader_epoch=0,
-                    partition_epoch=0,
-                )
-                grown.setdefault(record.topic_id, {})[record.partition_id] = partition
-        for topic_id, new in grown.items():
-            known = self._controller.image.topic_by_id(topic_id)
-            there = {} if known is None else known.partitions
-            if len(there) + len(new) < FITS_ALWAYS:
-                continue
-            name = known.name if known is not None else names.get(topic_id, "")
-            if not self._writer.fits(TopicImage(name=name, topic_id=topic_id, partitions={**there, **new})):
-                raise BrokerError(
-                    ErrorCode.POLICY_VIOLATION,
-                    f"the assignment of {len(there) + len(new)} partitions doesn't fit one node of the ZooKeeper: "
-                    "jute.maxbuffer limits it",
-                )
+        check_fits(records, self._controller.image, self._writer.fits)
 
     def _remove_topic(self, topic: TopicImage, removed: Callable[[], None]) -> None:
         def steps() -> Steps[None]:
@@ -349,20 +307,7 @@ class Term:
             return None
 
     async def _read_brokers(self, watch: Watch) -> None:
-        names = await self._children(paths.BROKERS, watch)
-        reads = [
-            (name, self._zookeeper.get(f"{paths.BROKERS}/{name}", watch)) for name in names if name.isdigit()
-        ]
-        seen = {}
-        for name, read in reads:
-            try:
-                node = await read
-            except NoNodeError:
-                continue
-            broker_id = int(name)
-            registration = self._decoded(decode_broker, paths.broker(broker_id), node.data)
-            if registration is not None:
-                seen[broker_id] = broker_record(broker_id, registration, node.stat.czxid)
+        seen = await seen_brokers(self._zookeeper, watch, self._decoded)
         news = broker_news(self._brokers, seen)
         self._brokers = seen
         for went in news.went:

@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from blumfeld.spi.completion import Completion
 from blumfeld.spi.runtime import Runtime, Task
-from blumfeld.spi.zookeeper import ConnectionLostError, SessionExpiredError, Watch, WatchEvent
+from blumfeld.spi.zookeeper import (
+    ConnectionLostError,
+    NoNodeError,
+    SessionExpiredError,
+    Watch,
+    WatchEvent,
+    ZooKeeper,
+)
 from blumfeld.wire.messages.metadata_records import RegisterBrokerRecord
 from blumfeld_consensus_zk_compat.tree import paths
+from blumfeld_consensus_zk_compat.tree.forms import BrokerNode, broker_record, decode_broker
 
 RETRY_MS = 200
 """Pause before a read is tried again after the connection was lost."""
@@ -109,6 +117,38 @@ class TopicWatches:
             await self._told
         changed, self._changed = list(self._changed), {}
         return changed
+
+
+class DecodeNode(Protocol):
+    """(decode, path, data) → what the node says; ``None``, and an event, if it can't be read."""
+
+    def __call__(
+        self, decode: Callable[[str, bytes], BrokerNode], path: str, data: bytes, /
+    ) -> BrokerNode | None:
+        """Decode it."""
+        ...
+
+
+async def seen_brokers(
+    zookeeper: ZooKeeper, watch: Watch, decoded: DecodeNode
+) -> dict[int, RegisterBrokerRecord]:
+    """Read the registrations that are there, and leave watches."""
+    try:
+        names = await zookeeper.children(paths.BROKERS, watch)
+    except NoNodeError:
+        await zookeeper.exists(paths.BROKERS, watch)
+        names = ()
+    reads = [(int(name), zookeeper.get(f"{paths.BROKERS}/{name}", watch)) for name in names if name.isdigit()]
+    seen = {}
+    for broker_id, read in reads:
+        try:
+            node = await read
+        except NoNodeError:
+            continue
+        registration = decoded(decode_broker, paths.broker(broker_id), node.data)
+        if registration is not None:
+            seen[broker_id] = broker_record(broker_id, registration, node.stat.czxid)
+    return seen
 
 
 class BrokerNews(NamedTuple):

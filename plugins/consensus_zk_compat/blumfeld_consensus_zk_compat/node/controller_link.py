@@ -7,6 +7,7 @@ from collections.abc import Callable
 import msgspec
 
 from blumfeld.spi.completion import Completion
+from blumfeld.spi.consensus import OnBehalf
 from blumfeld.spi.runtime import Runtime, Timer
 from blumfeld.wire.errors import BrokerError, ErrorCode
 from blumfeld.wire.first_error import first_error
@@ -15,33 +16,42 @@ from blumfeld.wire.schema import Message
 RETRY_MS = 50
 """Pause before the controller is asked again that refused, or couldn't be reached."""
 
-AskController = Callable[[Message, float, bool], Completion[Message] | None]
-"""(request, timeout in ms, ``wait_image`` as of ``ClusterMetadata.submit``) → the answer of the controller that is
-known now; ``None`` if none is."""
+AskController = Callable[[Message, float, bool, OnBehalf | None], Completion[Message] | None]
+"""(request, timeout in ms, ``wait_image`` and ``on_behalf`` as of ``ClusterMetadata.submit``) → the answer of the
+controller that is known now; ``None`` if none is."""
 
 
 class _Asked(msgspec.Struct, eq=False):
     command: Message
     deadline_ms: float
     wait_image: bool
+    on_behalf: OnBehalf | None
     answer: Completion[Message]
     limit: Timer
     retry: Timer | None = None
 
 
 class ControllerLink:
-    """Asks for the node itself. A client's command is never passed on: the client finds the controller."""
+    """Asks for the node itself. A client's command is passed on to a controller of KRaft only: any other one the client
+    finds."""
 
     def __init__(self, runtime: Runtime, ask: AskController) -> None:
         self._runtime = runtime
         self._ask_once = ask
         self._waiting: dict[_Asked, None] = {}
 
-    def ask(self, command: Message, timeout_ms: float, *, wait_image: bool = False) -> Completion[Message]:
+    def ask(
+        self,
+        command: Message,
+        timeout_ms: float,
+        *,
+        wait_image: bool = False,
+        on_behalf: OnBehalf | None = None,
+    ) -> Completion[Message]:
         """Ask until there is an answer. Fails with ``BrokerError``: REQUEST_TIMED_OUT, or what the controller said."""
         limit = self._runtime.call_later(timeout_ms, lambda: self._expire(asked))
         deadline_ms = self._runtime.monotonic_ms() + timeout_ms
-        asked = _Asked(command, deadline_ms, wait_image, Completion(), limit)
+        asked = _Asked(command, deadline_ms, wait_image, on_behalf, Completion(), limit)
         self._waiting[asked] = None
         self._try(asked)
         return asked.answer
@@ -54,7 +64,7 @@ class ControllerLink:
     def _try(self, asked: _Asked) -> None:
         asked.retry = None
         left_ms = max(asked.deadline_ms - self._runtime.monotonic_ms(), 1.0)
-        sent = self._ask_once(asked.command, left_ms, asked.wait_image)
+        sent = self._ask_once(asked.command, left_ms, asked.wait_image, asked.on_behalf)
         if sent is None:
             self._later(asked)
         else:

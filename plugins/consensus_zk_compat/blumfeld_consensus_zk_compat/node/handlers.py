@@ -32,14 +32,29 @@ def node_handlers(obey: Serve, decide: Serve) -> list[ApiHandler]:
     return [*_handlers(ORDERS, obey), *_handlers(ASKED, decide)]
 
 
-def _handlers(apis: Sequence[tuple[int, int, int]], serve: Serve) -> list[ApiHandler]:
+def shutdown_handlers(decide: Serve) -> list[ApiHandler]:
+    """Returns the handler of ControlledShutdown (7) on controller listeners, for a quorum that a cluster migrates to:
+    it has the others already."""
+    return _handlers(ASKED[:1], decide, ("controller",))
+
+
+def _handlers(
+    apis: Sequence[tuple[int, int, int]], serve: Serve, listeners: tuple[str, ...] = ("broker",)
+) -> list[ApiHandler]:
     def handle(request: Message, context: RequestContext) -> Completion[Message]:
         if not context.authorize("ClusterAction", "Cluster", "kafka-cluster"):
             raise BrokerError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
         return serve(request)
 
     return [
-        ApiHandler(key=key, min_version=low, max_version=high, handle=handle, error_response=_failure_of(key))
+        ApiHandler(
+            key=key,
+            min_version=low,
+            max_version=high,
+            handle=handle,
+            error_response=_failure_of(key),
+            listeners=listeners,
+        )
         for key, low, high in apis
     ]
 

@@ -17,6 +17,7 @@ from blumfeld.spi.cluster import BROKER_RESOURCE, TOPIC_RESOURCE
 from blumfeld.spi.completion import Steps
 from blumfeld.spi.zookeeper import (
     BadVersionError,
+    Check,
     NodeExistsError,
     NoNodeError,
     ZooKeeper,
@@ -27,7 +28,7 @@ from blumfeld.wire.messages.metadata_records import ConfigRecord
 from blumfeld.wire.schema import Message
 from blumfeld_consensus_zk_compat.node.image import NodeImage
 from blumfeld_consensus_zk_compat.tree import paths
-from blumfeld_consensus_zk_compat.tree.forms import TreeError
+from blumfeld_consensus_zk_compat.tree.forms import TreeError, decode_controller
 from blumfeld_consensus_zk_compat.tree.forms_configs import config_entity, decode_config
 from blumfeld_consensus_zk_compat.tree.image_entities import changed_entity
 from blumfeld_consensus_zk_compat.tree.writing import config_operations
@@ -44,6 +45,7 @@ async def alter_configs(
     image: NodeImage,
     config: BrokerConfig,
     moment: Callable[[], Moment],
+    in_migration: bool = False,
 ) -> Message:
     """Decide, write, and answer when the image has it.
 
@@ -61,7 +63,7 @@ async def alter_configs(
         records += decision.records
     try:
         for entity, changes in _by_entity(records).items():
-            values = await _written(zookeeper, entity, changes)
+            values = await _written(zookeeper, entity, changes, in_migration=in_migration)
             await image.step(partial(_entity_step, entity, values))
     except BadVersionError as error:
         raise BrokerError(ErrorCode.INVALID_UPDATE_VERSION, str(error)) from error
@@ -93,9 +95,27 @@ def _by_entity(records: Sequence[Message]) -> dict[str, list[ConfigRecord]]:
     return by_entity
 
 
-async def _written(zookeeper: ZooKeeper, entity: str, changes: Sequence[ConfigRecord]) -> dict[str, str]:
+async def _no_kraft(zookeeper: ZooKeeper) -> Check:
+    """Returns the check that no controller of KRaft has taken the tree over: it reads no configuration any more.
+
+    :raises BrokerError: NOT_CONTROLLER: one has
+    """
+    epoch = await zookeeper.get(paths.CONTROLLER_EPOCH)
+    try:
+        node = await zookeeper.get(paths.CONTROLLER)
+    except NoNodeError:
+        return Check(paths.CONTROLLER_EPOCH, epoch.stat.version)
+    if decode_controller(paths.CONTROLLER, node.data).kraft_controller_epoch >= 0:
+        raise BrokerError(ErrorCode.NOT_CONTROLLER, "a controller of KRaft has the cluster: ask again")
+    return Check(paths.CONTROLLER_EPOCH, epoch.stat.version)
+
+
+async def _written(
+    zookeeper: ZooKeeper, entity: str, changes: Sequence[ConfigRecord], *, in_migration: bool
+) -> dict[str, str]:
     path = paths.config(entity)
     for _ in range(ATTEMPTS):
+        fence = [await _no_kraft(zookeeper)] if in_migration else []
         values: dict[str, str] = {}
         version = None
         try:
@@ -109,7 +129,7 @@ async def _written(zookeeper: ZooKeeper, entity: str, changes: Sequence[ConfigRe
             else:
                 values[record.name] = record.value
         try:
-            await zookeeper.multi(config_operations(entity, values, version))
+            await zookeeper.multi([*fence, *config_operations(entity, values, version)])
         except (BadVersionError, NodeExistsError, NoNodeError):
             continue
         return values

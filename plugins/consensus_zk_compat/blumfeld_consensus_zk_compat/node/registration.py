@@ -8,7 +8,7 @@ process led.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from blumfeld.metadata.image.security_protocols import protocol_name
 from blumfeld.spi.cluster import Endpoint
@@ -41,12 +41,16 @@ TOLD_MS = 500
 """Longest wait of a heartbeat's answer for the first pushes."""
 
 
-def znode(request: BrokerRegistrationRequest, now_ms: int) -> bytes:
-    """The content of a broker's znode. It supports no features: Kafka with a ZooKeeper has none to finalize."""
+def znode(request: BrokerRegistrationRequest, now_ms: int, features: Mapping[str, tuple[int, int]]) -> bytes:
+    """The content of a broker's znode.
+
+    :param features: none but what a migration asks for: Kafka with a ZooKeeper has none to finalize
+    """
     endpoints = tuple(
         Endpoint(at.name, at.host, at.port, protocol_name(at.security_protocol)) for at in request.listeners
     )
-    return encode_broker(BrokerNode(endpoints=endpoints, rack=request.rack, timestamp_ms=now_ms))
+    node = BrokerNode(endpoints=endpoints, rack=request.rack, features=features, timestamp_ms=now_ms)
+    return encode_broker(node)
 
 
 class BrokerLife:

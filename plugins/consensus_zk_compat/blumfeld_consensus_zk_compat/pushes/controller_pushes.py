@@ -22,11 +22,16 @@ SendTo = Callable[[int, Message, float], Completion[Message]]
 """(broker id, request, timeout in ms) → its answer; fails as ``PeerChannel.send``."""
 
 
+def _every(_image: MetadataImage, _broker_id: int) -> bool:
+    return True
+
+
 class ControllerPushes:
     """Made for one controller epoch → begun → stopped.
 
     :param send: reaches a broker on the listener that brokers use among themselves
     :param listener: its name
+    :param tells: whether a broker is told anything; in a migration some brokers read the log of the quorum
     """
 
     def __init__(
@@ -38,8 +43,10 @@ class ControllerPushes:
         send: SendTo,
         replica_failed: ReplicaFailed,
         stale_controller: StaleController,
+        tells: Callable[[MetadataImage, int], bool] = _every,
     ) -> None:
         self._runtime = runtime
+        self._tells = tells
         self._events = events
         self._listener = listener
         self._send = send
@@ -60,9 +67,13 @@ class ControllerPushes:
         self._controller, self._image = controller, image
         self._topics = TreeTopics(image.topics)
         led = Counter(step.after.leader for change in changes for step in change.partitions if step.after)
-        live = [broker.broker_id for broker in image.brokers.values() if not broker.fenced]
+        live = [at for at, broker in image.brokers.items() if not broker.fenced and self._tells(image, at)]
         for broker_id in sorted(live, key=lambda broker_id: -led[broker_id]):
             self._open(broker_id).begin(changes)
+
+    def follow(self, image: MetadataImage) -> None:
+        """Take brokers and their addresses from this image from now on. Topics come with changes only."""
+        self._image = image
 
     def committed(self, change: Change) -> None:
         """As ``Pushes.committed``."""

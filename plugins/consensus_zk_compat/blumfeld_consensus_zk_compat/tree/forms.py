@@ -20,6 +20,8 @@ from blumfeld.wire.messages.metadata_records import BrokerEndpoint, BrokerFeatur
 
 T = TypeVar("T")
 SHOWN_BYTES_MAX = 200
+MIGRATES = "zookeeper.metadata.migration"
+"""The feature in a broker's znode that says that it obeys a controller of KRaft, and asks it."""
 _ENDPOINT = re.compile(r"(.*)://\[?([0-9a-zA-Z\-%._:]*)\]?:(-?[0-9]+)")
 
 
@@ -187,11 +189,19 @@ def broker_record(broker_id: int, node: BrokerNode, broker_epoch: int) -> Regist
     )
 
 
+class _EndpointForm(msgspec.Struct, frozen=True, kw_only=True):
+    name: str
+    host: str
+    port: int
+    security_protocol: str
+
+
 class _ControllerForm(msgspec.Struct, frozen=True, kw_only=True):
     version: int = 2
     brokerid: int
     timestamp: str = "0"
     kraftControllerEpoch: int = -1  # noqa: N815 - Kafka's name
+    endpoint: _EndpointForm | UnsetType = UNSET
 
 
 _read_controller = reader(_ControllerForm, "the controller's broker id, in version 1 or 2")
@@ -204,6 +214,8 @@ class ControllerNode(msgspec.Struct, frozen=True):
     timestamp_ms: int = 0
     kraft_controller_epoch: int = -1
     """0 or more: a KRaft controller has taken the cluster over (KIP-866)."""
+    endpoint: Endpoint | None = None
+    """Where a KRaft controller of this build is reached. Kafka's writes none, and its brokers ignore it."""
 
 
 def decode_controller(path: str, data: bytes) -> ControllerNode:
@@ -212,16 +224,26 @@ def decode_controller(path: str, data: bytes) -> ControllerNode:
     :raises TreeError: it can't be read
     """
     form = _read_controller(path, data)
-    return ControllerNode(form.brokerid, whole_number(path, form.timestamp), form.kraftControllerEpoch)
+    at, endpoint = form.endpoint, None
+    if not isinstance(at, UnsetType):
+        endpoint = Endpoint(at.name, at.host, at.port, at.security_protocol)
+    timestamp_ms = whole_number(path, form.timestamp)
+    return ControllerNode(form.brokerid, timestamp_ms, form.kraftControllerEpoch, endpoint)
 
 
 def encode_controller(node: ControllerNode) -> bytes:
     """Write version 2."""
+    at = node.endpoint
     return written(
         _ControllerForm(
             brokerid=node.broker_id,
             timestamp=str(node.timestamp_ms),
             kraftControllerEpoch=node.kraft_controller_epoch,
+            endpoint=UNSET
+            if at is None
+            else _EndpointForm(
+                name=at.listener, host=at.host, port=at.port, security_protocol=at.security_protocol
+            ),
         )
     )
 
@@ -335,7 +357,7 @@ def encode_producer_ids(node: ProducerIdsNode) -> bytes:
 
 
 class MigrationNode(msgspec.Struct, frozen=True, kw_only=True):
-    """``/migration``: how far a migration to KRaft has come (KIP-866). It is read only."""
+    """``/migration``: how far a migration to KRaft has come (KIP-866)."""
 
     version: int = 0
     kraft_metadata_offset: int = -1
@@ -346,3 +368,8 @@ class MigrationNode(msgspec.Struct, frozen=True, kw_only=True):
 
 decode_migration = reader(MigrationNode, "the state of a migration to KRaft")
 """Reads ``/migration``; raises :class:`TreeError`."""
+
+
+def encode_migration(node: MigrationNode) -> bytes:
+    """Write ``/migration``."""
+    return written(node)

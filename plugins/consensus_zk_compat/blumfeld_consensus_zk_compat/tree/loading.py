@@ -124,6 +124,7 @@ def loaded(
     section_kinds: SectionKinds = NO_SECTIONS,
     watch_of: WatchOf = _no_watch,
     in_flight: int = IN_FLIGHT,
+    in_migration: bool = False,
 ) -> Steps[Loaded]:
     """Read the whole tree, in steps for the scheduler. Nothing is written.
 
@@ -135,10 +136,12 @@ def loaded(
     is a token: nobody gets in with it. ACLs are not left out, because one that denies would be missed.
 
     :param in_flight: reads that are sent before the first of them is answered
+    :param in_migration: the reader takes part in a migration to KRaft, so the cluster may be on its way there
     :raises TreeError: any other node can't be read; or the cluster belongs to KRaft, or is on its way there
     :raises ZooKeeperError: a read failed
     """
-    return (yield from _Loader(zookeeper, section_kinds, watch_of, in_flight).load())
+    loader = _Loader(zookeeper, section_kinds, watch_of, in_flight, in_migration=in_migration)
+    return (yield from loader.load())
 
 
 class _Replay:
@@ -168,9 +171,16 @@ class _Replay:
 
 class _Loader:
     def __init__(
-        self, zookeeper: ZooKeeper, section_kinds: SectionKinds, watch_of: WatchOf, in_flight: int
+        self,
+        zookeeper: ZooKeeper,
+        section_kinds: SectionKinds,
+        watch_of: WatchOf,
+        in_flight: int,
+        *,
+        in_migration: bool,
     ) -> None:
         self._zookeeper = zookeeper
+        self._in_migration = in_migration
         self._watch_of = watch_of
         self._in_flight = in_flight
         self._image = MetadataImage("", section_kinds)
@@ -270,7 +280,7 @@ class _Loader:
 
     def _cluster(self) -> Steps[tuple[ControllerNode | None, int]]:
         migration = yield from self._get(paths.MIGRATION)
-        if migration is not None and migration.data:
+        if migration is not None and migration.data and not self._in_migration:
             state = decode_migration(paths.MIGRATION, migration.data)
             if state.kraft_controller_epoch >= 0:
                 raise TreeError(
@@ -302,7 +312,7 @@ class _Loader:
         node = yield from self._get(paths.CONTROLLER, self._watch_of(paths.CONTROLLER))
         if node is not None:
             controller = decode_controller(paths.CONTROLLER, node.data)
-            if controller.kraft_controller_epoch >= 0:
+            if controller.kraft_controller_epoch >= 0 and not self._in_migration:
                 raise TreeError(
                     paths.CONTROLLER,
                     node.data,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from blumfeld.spi.completion import Completion
+from blumfeld.spi.consensus import OnBehalf
 from blumfeld.wire.errors import BrokerError, ErrorCode
 from blumfeld.wire.messages.allocate_producer_ids import (
     AllocateProducerIdsRequest,
@@ -28,8 +29,11 @@ class Controllers:
         self.asked: list[float] = []
         self.link = ControllerLink(self.runtime, self._ask)
 
-    def _ask(self, _: Message, timeout_ms: float, wait_image: bool) -> Completion[Message] | None:
+    def _ask(
+        self, _: Message, timeout_ms: float, wait_image: bool, on_behalf: OnBehalf | None
+    ) -> Completion[Message] | None:
         assert wait_image
+        assert on_behalf is None
         self.asked.append(timeout_ms)
         given = self.answers.pop(0)
         if given is None:

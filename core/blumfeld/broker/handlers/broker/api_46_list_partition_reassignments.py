@@ -12,6 +12,7 @@ from blumfeld.broker.handlers.controller_requests import check_controller
 from blumfeld.broker.ports import Ports
 from blumfeld.spi.cluster import TopicImage
 from blumfeld.spi.completion import Steps
+from blumfeld.spi.consensus import ReplicaDriver
 from blumfeld.spi.context import ApiHandler, RequestContext
 from blumfeld.spi.steps import STEP_ELEMENTS, small_at_once
 from blumfeld.wire.errors import ErrorCode
@@ -32,6 +33,11 @@ def handlers(ports: Ports) -> list[ApiHandler]:
             return failed(request, ErrorCode.CLUSTER_AUTHORIZATION_FAILED, None)
         if not ports.controller.forwards:
             check_controller(ports)
+        elif ports.controller.replica_driver is ReplicaDriver.PUSHES:
+            message = (
+                "while the cluster migrates from its ZooKeeper, ask a broker that is in KRaft mode already"
+            )
+            return failed(request, ErrorCode.UNSUPPORTED_VERSION, message)
         topics = ports.controller.controller_image.topics
         wanted: dict[str, Collection[int]] = {}
         if request.topics is None:
