@@ -229,7 +229,7 @@ class Replicas(Protocol):
     Each result comes when the replica is as the controller wants it, or can't be. A code of NONE is success;
     STALE_CONTROLLER_EPOCH: an earlier controller's order, nothing has changed; FENCED_LEADER_EPOCH: an older leader
     epoch than the replica's, nothing has changed; KAFKA_STORAGE_ERROR: the log can't be used;
-    NOT_LEADER_OR_FOLLOWER: the broker stops.
+    NOT_LEADER_OR_FOLLOWER: the broker stops, or the log only lacks room, and opens by itself when there is some.
     """
 
     def apply(

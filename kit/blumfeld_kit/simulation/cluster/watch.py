@@ -68,6 +68,8 @@ class Watch:
         """(topic id, partition, leader epoch) → node that led."""
         self._ends = [(0, 0)] * len(world.machines)
         """Kills and power cuts of each machine, as of the last look."""
+        self._ran = [True] * len(world.machines)
+        """Whether each machine's process was there at the last look."""
         self._tree = None if world.coordination is None else world.coordination.oracle
         self._excuses = Excuses(has_eligible=self._tree is None)
         self._applied = -1
@@ -214,8 +216,13 @@ class Watch:
             before, self._ends[nth] = self._ends[nth], (machine.kills, machine.power_cuts)
             if before != self._ends[nth]:
                 self._excuses.ended(nth + 1, cache_lost=machine.power_cuts > before[1])
+            elif self._tree is not None and self._ran[nth] and not machine.is_running:
+                # In order. A tree doesn't say how a process ended: one that was still in an ISR, as there was no
+                # controller to ask, is taken for one that died.
+                self._excuses.ended(nth + 1, cache_lost=False)
             elif not machine.is_running:
                 self._excuses.still_down(nth + 1)
+            self._ran[nth] = machine.is_running
 
     def _excuse_starts(self) -> None:
         for partition in self._excuses.start_excused():

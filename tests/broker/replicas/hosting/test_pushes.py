@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from typing import Any
 
 import pytest
@@ -89,6 +90,17 @@ def test_a_log_that_cannot_be_opened_is_the_result(
 ) -> None:
     broker.storage.refuse_to_open = error
     assert broker.push().result() == answer
+
+
+def test_a_log_that_only_lacks_room_is_no_bad_disk(broker: Pushed) -> None:
+    """The controller would take the replica for lost until the next process. It is opened as soon as there is room."""
+    broker.storage.refuse_to_open = OSError(errno.ENOSPC, "no room")
+    assert broker.push().result() == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert broker.push(1).result() == ErrorCode.NOT_LEADER_OR_FOLLOWER, "the second order finds it closed"
+    broker.storage.refuse_to_open = None
+    broker.runtime.advance(2_000)
+    assert broker.leads
+    assert broker.push(2).result() == ErrorCode.NONE
 
 
 def test_a_replica_that_is_deleted_while_it_is_opened_has_a_result(broker: Pushed) -> None:

@@ -95,6 +95,8 @@ class PartitionManager:
         """Replicas to open, with topic id and newest image, also while they are being opened."""
         self._offline: dict[TopicPartition, tuple[bytes, PartitionImage]] = {}
         """Replicas that could not be opened, with topic id and image. They answer KAFKA_STORAGE_ERROR."""
+        self._lacks_room: dict[TopicPartition, None] = {}
+        """Replicas that are closed for lack of room, and will be opened again."""
         self._opening: dict[TopicPartition, None] = {}
         self._openers = 0
         self._openers_max = OPENED_AT_ONCE_MAX
@@ -208,14 +210,14 @@ class PartitionManager:
         if hosted is None:
             if partition in self._offline and self._offline[partition][0] == topic_id:
                 self._is_unopened(partition, topic_id, image)
-                return ErrorCode.KAFKA_STORAGE_ERROR
+                return self._closed_code(partition)
             self._want(partition, topic_id, image)
             return ErrorCode.NONE
         if image.leader_epoch < hosted.leader_epoch:
             return ErrorCode.FENCED_LEADER_EPOCH
         if hosted.closed is not None:  # offline until the next start, or until there is room again
             hosted.image = image
-            return hosted.closed
+            return self._closed_code(partition)
         self._lead_or_follow(hosted, image)
         return ErrorCode.NONE
 
@@ -242,7 +244,7 @@ class PartitionManager:
         """Returns a completion that is done when a replica is open (NONE) or can't be.
 
         KAFKA_STORAGE_ERROR; INCONSISTENT_TOPIC_ID: the log is another topic's; UNKNOWN_TOPIC_OR_PARTITION: it was
-        removed; NOT_LEADER_OR_FOLLOWER: the broker stops.
+        removed; NOT_LEADER_OR_FOLLOWER: the broker stops, or the log lacks room and is opened when there is some.
         """
         if self.stopped:
             return Completion.of(ErrorCode.NOT_LEADER_OR_FOLLOWER)
@@ -251,10 +253,14 @@ class PartitionManager:
             self._outcomes.setdefault(partition, []).append(done)
             return done
         hosted = self.find(partition.topic, partition.partition)
-        if hosted is not None:
-            return Completion.of(hosted.closed or ErrorCode.NONE)
-        known = partition in self._offline
-        return Completion.of(ErrorCode.KAFKA_STORAGE_ERROR if known else ErrorCode.NONE)
+        if partition in self._offline or (hosted is not None and hosted.closed is not None):
+            return Completion.of(self._closed_code(partition))
+        return Completion.of(ErrorCode.NONE)
+
+    def _closed_code(self, partition: TopicPartition) -> ErrorCode:
+        """The result of an order for a replica that isn't open. One that only lacks room will be, without an order."""
+        lacks = partition in self._lacks_room
+        return ErrorCode.NOT_LEADER_OR_FOLLOWER if lacks else ErrorCode.KAFKA_STORAGE_ERROR
 
     def _tell(self, partition: TopicPartition, code: ErrorCode) -> None:
         for waiting in self._outcomes.pop(partition, ()):
@@ -276,6 +282,7 @@ class PartitionManager:
         self._wanted.pop(partition, None)
         self._preferred.pop(partition, None)
         self._high_watermarks.pop(partition, None)
+        self._lacks_room.pop(partition, None)
         offline = self._offline.pop(partition, None)
         if self._unclaimed.pop(partition, None) is not None:
             self._delete_log(partition)
@@ -331,8 +338,9 @@ class PartitionManager:
         self.refused_writes.offline(partition.partition)
         at = str(partition.partition)
         if partition.log.directory_id in self._failed_directories:
-            pass  # its own event has said so for all
+            self._lacks_room.pop(partition.partition, None)  # its own event has said so for all
         elif error.errno in LACKS:
+            self._lacks_room[partition.partition] = None
             self._say_lacking("a log lacks room and is opened again", partition.partition, error)
             self._runtime.call_later(REOPEN_MS, lambda: self._lacked(partition))
         else:
@@ -409,7 +417,7 @@ class PartitionManager:
                 code = opened.closed or ErrorCode.NONE
             elif partition in self._offline:
                 self._is_unopened(partition, *wanted)
-                code = ErrorCode.KAFKA_STORAGE_ERROR
+                code = self._closed_code(partition)
             self._tell(partition, code)
         self._openers -= 1
         if not self._openers and self._settled is not None:
@@ -446,6 +454,7 @@ class PartitionManager:
         self._high_watermarks.pop(partition, None)
         self._preferred.pop(partition, None)
         self._offline.pop(partition, None)
+        self._lacks_room.pop(partition, None)
         return Partition(
             partition,
             topic_id,
@@ -470,11 +479,13 @@ class PartitionManager:
     ) -> None:
         """Take the replica offline. If only space, descriptors or memory were lacking, it is tried again later."""
         at = str(partition)
+        self._lacks_room.pop(partition, None)
         self._is_unopened(partition, topic_id, image)
         for log in opened:
             with suppress(OSError):  # the first error is already in the log
                 log.close()
         if isinstance(error, OSError) and error.errno in LACKS:
+            self._lacks_room[partition] = None
             self._say_lacking("log not opened for lack of room, tried again", partition, error)
             self._runtime.call_later(REOPEN_MS, lambda: self._reopen(partition, topic_id))
             return
