@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 pytest.register_assert_rewrite(  # the name of a package covers its modules
     "blumfeld_kit.assignor_contract",
+    "blumfeld_kit.consensus_contract",
     "blumfeld_kit.groups",
     "blumfeld_kit.object_store_contract",
     "blumfeld_kit.observer_contract",
@@ -26,6 +27,7 @@ pytest.register_assert_rewrite(  # the name of a package covers its modules
 
 _CONTRACTS = {
     "blumfeld_kit.assignor_contract": "blumfeld.spi.assignors, docs/write-an-assignor.md",
+    "blumfeld_kit.consensus_contract": "blumfeld.spi.consensus, docs/adr/0004-consensus-contract.md",
     "blumfeld_kit.groups": "blumfeld.spi.groups, docs/adr/0006-groups-contract.md",
     "blumfeld_kit.object_store_contract": "blumfeld.spi.object_store, docs/adr/0046-tiered-storage.md",
     "blumfeld_kit.observer_contract": "blumfeld.spi.observer, docs/adr/0001-shape-of-the-house.md",
