@@ -53,6 +53,7 @@ EDGE_MODULES = {
     "core/blumfeld/kernel/supervising/supervisor.py": "starts processes, and never beside a node",
     "core/blumfeld/kernel/runtime/worker_process.py": "starts it, and waits for it in a thread",
     "plugins/consensus_zk_compat/blumfeld_consensus_zk_compat/zookeeper/kazoo_handler.py": "kazoo and its thread",
+    "plugins/security/blumfeld_security/tls/material.py": "reads keys, with the modes of their files",
     "plugins/storage_tiered/blumfeld_storage_tiered/commands/opened.py": "the edge of a command: no node runs",
     "plugins/storage_tiered/blumfeld_storage_tiered/stores/aws_credentials.py": "tells obstore when keys are old",
     "plugins/storage_tiered/blumfeld_storage_tiered/stores/opening.py": "tells obstore how long to try",
@@ -85,6 +86,9 @@ BROAD_EXCEPTS = {
     "plugins/consensus_kraft/blumfeld_consensus_kraft/snapshot_download.py::received": "raised again",
     "plugins/consensus_kraft/blumfeld_consensus_kraft/snapshot_fetcher.py::_next_part": "raised again",
     "plugins/consensus_kraft/blumfeld_consensus_kraft/snapshot_fetcher.py::_run": "the snapshot is fetched anew",
+    "plugins/security/blumfeld_security/tls/certificate.py::parse": "decodes bytes that may be spoiled",
+    "plugins/security/blumfeld_security/tls/layer.py::step": "OpenSSL's own, and a host that is no name",
+    "plugins/security/blumfeld_security/tls/material.py::_pkcs12": "decodes a keystore",
     "plugins/storage_local/blumfeld_storage_local/logs/aux_files.py::_discard": "pops from a list that may be empty",
     "plugins/storage_tiered/blumfeld_storage_tiered/cache/segment_bytes.py::_index": "the file is brought anew",
 }

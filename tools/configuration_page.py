@@ -35,10 +35,11 @@ Each key is in exactly one class:
 A refused or fixed key that stands in metadata which Apache Kafka wrote doesn't keep the broker from starting.
 The log names it.
 
-A listener may have its own value of {of_listeners}:
+A listener may have its own value of {of_listeners}
+and, with a security plug-in, of each key that begins with `ssl.` or `sasl.`:
 `"listener.name.<name in lower case>.<key>"`. The prefix is refused with every other honoured key, and for a listener
-that the node doesn't have. A listener is never named `SSL`, `SASL_PLAINTEXT` or `SASL_SSL`,
-and `listener.security.protocol.map` gives it no protocol but PLAINTEXT: there is no TLS and no SASL yet.
+that the node doesn't have. Without a security plug-in a listener is never named `SSL`, `SASL_PLAINTEXT` or
+`SASL_SSL`, and `listener.security.protocol.map` gives it no protocol but PLAINTEXT.
 """
 TITLES = {HONOURED: "Honoured", FIXED: "Fixed", REFUSED: "Refused", WITHOUT: "Without effect here"}
 SCOPES = (("Broker", BROKER_CONFIGS), ("Topic", TOPIC_CONFIGS), ("Group", GROUP_CONFIGS))
@@ -46,7 +47,7 @@ SCOPES = (("Broker", BROKER_CONFIGS), ("Topic", TOPIC_CONFIGS), ("Group", GROUP_
 
 def page() -> Iterator[str]:
     """The page's lines."""
-    of_listeners = [f"`{name}`" for name in BROKER_CONFIGS if effect_of(BROKER_CONFIGS[name]).of_listeners]
+    of_listeners = [f"`{name}`" for name in BROKER_CONFIGS if _is_of_listeners(name)]
     yield INTRODUCTION.format(of_listeners=" and ".join(of_listeners))
     yield "| | " + " | ".join(TITLES.values()) + " |"
     yield "|---|" + "--:|" * len(TITLES)
@@ -56,18 +57,23 @@ def page() -> Iterator[str]:
     for title, definitions in SCOPES:
         for effect, name in TITLES.items():
             yield from _table(f"{title} keys: {name.lower()}", definitions, effect)
-    yield from _tiered()
+    yield from _with("tiers", "tiered storage", "`[storage]` names `storage_tiered`")
+    yield from _with("secures", "security", "`[security]` names a plug-in")
 
 
-def _tiered() -> Iterator[str]:
-    """The keys of which another thing holds where the storage can be tiered."""
-    yield "\n## With tiered storage\n"
-    yield "Where `[storage]` names `storage_tiered`, these keys differ:\n"
+def _is_of_listeners(name: str) -> bool:
+    return effect_of(BROKER_CONFIGS[name]).of_listeners and not name.startswith(("ssl.", "sasl."))
+
+
+def _with(ability: str, title: str, where: str) -> Iterator[str]:
+    """The keys of which another thing holds in a build with this ability."""
+    yield f"\n## With {title}\n"
+    yield f"Where {where}, these keys differ:\n"
     yield "| key | | where, or why |"
     yield "|---|---|---|"
     for _, definitions in SCOPES:
         for defn in definitions.values():
-            effect = effect_of(defn, {"tiers"})
+            effect = effect_of(defn, {ability})
             if effect != effect_of(defn):
                 yield f"| `{defn.name}` | {TITLES[effect.effect].lower()} | {_where(effect)} |"
 

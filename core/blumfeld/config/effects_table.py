@@ -54,6 +54,7 @@ KRAFT_QUORUM = "blumfeld_consensus_kraft.quorum.driver_factory"
 KRAFT_SNAPSHOTS = "blumfeld_consensus_kraft.snapshots"
 THROTTLES = "blumfeld.broker.replicas.throttles"
 CLEANER = "blumfeld.broker.upkeep.cleaner"
+TLS = "blumfeld_security.tls.settings"
 CLEANER_CHOICE = "blumfeld.broker.upkeep.cleaner_choice"
 
 BROKER_EFFECTS: tuple[EffectRow, ...] = (
@@ -493,6 +494,24 @@ GROUP_EFFECTS: tuple[EffectRow, ...] = (
 
 SECURED_EFFECTS: dict[str, tuple[str, str]] = {
     "listener.security.protocol.map": (HONOURED, KAFKA_CONFIG),
+    **dict.fromkeys(
+        (
+            "ssl.client.auth", "ssl.principal.mapping.rules", "ssl.allow.dn.changes", "ssl.allow.san.changes",
+            "ssl.enabled.protocols", "ssl.cipher.suites", "ssl.endpoint.identification.algorithm",
+            "ssl.keystore.type", "ssl.keystore.location", "ssl.keystore.password", "ssl.key.password",
+            "ssl.keystore.key", "ssl.keystore.certificate.chain",
+            "ssl.truststore.type", "ssl.truststore.location", "ssl.truststore.password", "ssl.truststore.certificates",
+        ),
+        (HONOURED, TLS),
+    ),
+    "ssl.protocol": (WITHOUT, "ssl.enabled.protocols has the versions"),
+    **dict.fromkeys(
+        (
+            "ssl.provider", "ssl.keymanager.algorithm", "ssl.trustmanager.algorithm",
+            "ssl.secure.random.implementation", "ssl.engine.factory.class",
+        ),
+        (REFUSED, NO_JAVA),
+    ),
 }
 """Class and place of the keys that differ in a build whose security plug-in ``secures``."""
 

@@ -1,0 +1,159 @@
+"""The handshakes of all connections: their steps run in workers, within limits of time and number, and are counted.
+
+A step of a handshake signs or verifies, which takes up to some milliseconds. A thousand of them in a row would hold the
+loop, so it only hands bytes over. ``ssl`` releases the interpreter meanwhile.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+from blumfeld.spi.hooks import Metric
+from blumfeld.spi.runtime import Runtime
+
+STEPS_AT_ONCE = 8
+"""Steps that a worker takes together: to hand over costs the loop as much as a small step."""
+LOOK_MS = 250
+"""Pause between two looks for handshakes whose time is over."""
+TIME_MS_MAX = 10_000
+"""Time that a handshake may take, as long as Kafka's clients wait (``socket.connection.setup.timeout.ms``). Kafka has
+no limit of its own but for idle connections."""
+OPEN_MAX = 2_048
+"""Handshakes that may be under way. Each holds some 60 KB."""
+
+
+class Handshaking(Protocol):
+    """A connection whose handshake isn't over."""
+
+    deadline_ms: float
+    admitted: bool
+    """Whether it holds memory for TLS, and so counts among those under way."""
+
+    def step(self) -> None:
+        """Work on what the other side sent. Called in a worker; nothing else of the connection is called meanwhile."""
+        ...
+
+    def stepped(self) -> None:
+        """Take note on the loop that the step is over."""
+        ...
+
+    def fail(self, reason: str) -> None:
+        """End the connection."""
+        ...
+
+
+def _work(steps: Sequence[Callable[[], None]]) -> None:
+    for step in steps:
+        step()
+
+
+class Handshakes:
+    """The handshakes of a node."""
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        *,
+        time_ms_max: float = TIME_MS_MAX,
+        open_max: int = OPEN_MAX,
+        workers_max: int = 1,
+    ) -> None:
+        self._runtime = runtime
+        self._time_ms_max = time_ms_max
+        self._open_max = open_max
+        self._open: dict[Handshaking, None] = {}
+        """Connections whose handshake isn't over, whether it has begun or not."""
+        self._admitted = 0
+        self._queue: deque[tuple[Handshaking, float]] = deque()
+        self._workers = 0
+        self._workers_max = workers_max
+        self._looking = False
+        self.completed = 0
+        self.failed = 0
+        self.seconds = 0.0
+        """Time of the completed ones together, from the first byte."""
+
+    def now_ms(self) -> float:
+        """Returns the monotonic time."""
+        return self._runtime.monotonic_ms()
+
+    def begin(self, handshake: Handshaking) -> None:
+        """Take note of a new connection: the time of its handshake begins."""
+        handshake.deadline_ms = self.now_ms() + self._time_ms_max
+        self._open[handshake] = None
+        if not self._looking:
+            self._looking = True
+            self._runtime.call_later(LOOK_MS, self._look)
+
+    def admit(self, handshake: Handshaking) -> bool:
+        """Whether the handshake may begin, now that its first bytes have come: not while too many are under way."""
+        if self._admitted >= self._open_max:
+            return False
+        self._admitted += 1
+        handshake.admitted = True
+        return True
+
+    def end(self, handshake: Handshaking, began_ms: float, *, completed: bool) -> None:
+        """Forget a handshake. May be called twice."""
+        if handshake not in self._open:
+            return
+        del self._open[handshake]
+        self._admitted -= handshake.admitted
+        if completed:
+            self.completed += 1
+            self.seconds += (self.now_ms() - began_ms) / 1000
+        else:
+            self.failed += 1
+
+    def queue(self, handshake: Handshaking) -> None:
+        """Have a worker take the next step; then ``stepped`` is called."""
+        self._queue.append((handshake, self.now_ms()))
+        if self._workers < self._workers_max:
+            self._workers += 1
+            self._runtime.spawn(self._serve(), "TLS handshakes")
+
+    async def _serve(self) -> None:
+        queue = self._queue
+        try:
+            while queue:
+                batch = [queue.popleft() for _ in range(min(STEPS_AT_ONCE, len(queue)))]
+                await self._runtime.offload(_work, [handshake.step for handshake, _ in batch])
+                now_ms = self.now_ms()
+                for handshake, queued_ms in batch:
+                    handshake.deadline_ms += now_ms - queued_ms  # the time in our queue isn't the peer's
+                    handshake.stepped()
+        finally:
+            self._workers -= 1
+
+    def _look(self) -> None:
+        now_ms = self.now_ms()
+        for handshake in list(self._open):
+            if handshake.deadline_ms <= now_ms:
+                handshake.fail(f"no handshake within {self._time_ms_max / 1000:g} s")
+        self._looking = bool(self._open)
+        if self._looking:
+            self._runtime.call_later(LOOK_MS, self._look)
+
+    def metrics(self) -> list[Metric]:
+        """Returns the counters."""
+        about = "TLS handshakes"
+        return [
+            Metric(
+                "blumfeld_tls_handshakes_total", f"{about} that completed.", "counter", lambda: self.completed
+            ),
+            Metric(
+                "blumfeld_tls_handshakes_failed_total",
+                f"{about} that failed.",
+                "counter",
+                lambda: self.failed,
+            ),
+            Metric("blumfeld_tls_handshakes_open", f"{about} under way.", "gauge", lambda: self._admitted),
+            Metric(
+                "blumfeld_tls_handshake_seconds_total",
+                "Time of the completed TLS handshakes together.",
+                "counter",
+                lambda: self.seconds,
+            ),
+        ]

@@ -1,0 +1,198 @@
+"""Keys and certificates: read from files or from the configuration, and checked. Errors name a file and a reason.
+
+Files are read whole, so what is checked is what is used. A private key in PEM whose file others may read is refused, as
+``ssh`` does.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+from collections.abc import Callable, Sequence
+
+import msgspec
+
+from blumfeld_security.tls.certificate import Certificate, MalformedError, in_pem, parse
+from blumfeld_security.tls.settings import Store, TlsConfigError
+
+KEY = re.compile(
+    rb"-----BEGIN [A-Z0-9 ]*PRIVATE KEY-----.+?-----END [A-Z0-9 ]*PRIVATE KEY-----\n?", re.DOTALL
+)
+CRL = b"-----BEGIN X509 CRL-----"
+FILE_BYTES_MAX = 16 << 20
+"""No keystore is larger: another file was named."""
+
+
+class Identity(msgspec.Struct, frozen=True):
+    """A private key with its certificates. It has no representation that shows the key."""
+
+    pem: bytes
+    """The key, then its certificate and those above it."""
+    password: str | None
+    certificate: Certificate
+
+    def __repr__(self) -> str:
+        return f"Identity({self.certificate.subject})"
+
+
+Mark = tuple[int, int, int] | None
+WORKERS_MAX = 4
+
+
+def marks_of(paths: Sequence[str]) -> tuple[Mark, ...]:
+    """Returns what changes with each file: number, size and time; ``None`` for one that is missing."""
+    return tuple(_mark(path) for path in paths)
+
+
+def _mark(path: str) -> Mark:
+    try:
+        found = os.stat(path)
+    except OSError:
+        return None
+    return found.st_ino, found.st_size, found.st_mtime_ns
+
+
+def workers() -> int:
+    """Returns the number of workers for handshakes: one processor is the loop's."""
+    return max(1, min(WORKERS_MAX, (os.cpu_count() or 2) - 1))
+
+
+def read_file(store_key: str, path: str) -> tuple[bytes, int]:
+    """Returns the bytes of a file and its mode.
+
+    :raises TlsConfigError: it can't be read
+    """
+    try:
+        with open(path, "rb") as file:
+            mode = os.fstat(file.fileno()).st_mode
+            data = file.read(FILE_BYTES_MAX + 1)
+    except OSError as error:
+        raise TlsConfigError(store_key, f"{path}: {error.strerror}", "a file that can be read") from None
+    if len(data) > FILE_BYTES_MAX:
+        raise TlsConfigError(
+            store_key, f"{path}, which has more than {FILE_BYTES_MAX >> 20} MiB", "a keystore"
+        )
+    return data, mode
+
+
+def identity(store: Store) -> Identity:
+    """Returns the key and the certificates of a keystore.
+
+    :raises TlsConfigError: the file can't be read, holds something else, or may be read by everybody
+    """
+    where = f"{store.key}.location"
+    if store.location is None:
+        pem = f"{store.private_key}\n{store.certificates}\n".encode()
+        return _identity_of_pem(pem, store, f"{store.key}.certificate.chain", "the text")
+    data, mode = read_file(where, store.location)
+    if store.kind == "PKCS12":
+        return _identity_of_pkcs12(data, store, where)
+    made = _identity_of_pem(data, store, where, store.location)
+    if mode & stat.S_IROTH and not _is_encrypted(data):
+        found = f"{store.location}, which everybody may read, with a private key that no password protects"
+        raise TlsConfigError(where, found, f"a file of the broker's user: chmod o-r {store.location}")
+    return made
+
+
+def _is_encrypted(pem: bytes) -> bool:
+    return b"ENCRYPTED" in pem
+
+
+def _identity_of_pem(pem: bytes, store: Store, key: str, where: str) -> Identity:
+    found = KEY.search(pem)
+    if found is None:
+        raise TlsConfigError(
+            key, f"{where}, in which there is no private key", "PEM: a key, and its certificates"
+        )
+    certificate = _first(pem, key, where)
+    return Identity(pem, store.key_password or store.password, certificate)
+
+
+def _first(pem: bytes, key: str, where: str) -> Certificate:
+    try:
+        certificates = in_pem(pem)
+        if certificates:
+            return parse(certificates[0])
+    except MalformedError as error:
+        raise TlsConfigError(key, f"{where}: {error}", "certificates in PEM") from None
+    if pem[:4] == b"\xfe\xed\xfe\xed" or pem[:1] == b"\x30":
+        raise TlsConfigError(key, f"{where}, which is a keystore of Java or PKCS12", "PEM, as its type says")
+    raise TlsConfigError(key, f"{where}, in which there is no certificate", "certificates in PEM")
+
+
+def _pkcs12(data: bytes, store: Store, key: str) -> tuple[bytes | None, list[bytes]]:
+    """Returns the private key in PEM (``None`` for none) and the certificates in PEM, the key's own first."""
+    try:
+        from cryptography.hazmat.primitives import serialization
+        from cryptography.hazmat.primitives.serialization import pkcs12
+    except ImportError:
+        kind = f"{store.key}.type"
+        raise TlsConfigError(
+            kind,
+            "PKCS12, for which the package cryptography is missing",
+            "PEM; or install blumfeld[security]",
+        ) from None
+    password = None if store.password is None else store.password.encode()
+    try:
+        loaded = pkcs12.load_pkcs12(data, password)
+    except ValueError:
+        found = f"{store.location}, which this password doesn't open, or which is no PKCS12"
+        raise TlsConfigError(key, found, f"a PKCS12 file, and its {store.key}.password") from None
+    pem = serialization.Encoding.PEM
+    own = [] if loaded.cert is None else [loaded.cert]
+    certificates = [one.certificate.public_bytes(pem) for one in (*own, *loaded.additional_certs)]
+    if loaded.key is None:
+        return None, certificates
+    plain = serialization.NoEncryption()
+    return loaded.key.private_bytes(pem, serialization.PrivateFormat.PKCS8, plain), certificates
+
+
+def _identity_of_pkcs12(data: bytes, store: Store, key: str) -> Identity:
+    private, certificates = _pkcs12(data, store, key)
+    if private is None or not certificates:
+        found = f"{store.location}, in which there is no private key with its certificate"
+        raise TlsConfigError(key, found, "a keystore; certificates alone are a truststore")
+    pem = b"".join((private, *certificates))
+    return Identity(pem, None, _first(pem, key, str(store.location)))
+
+
+def trusted(store: Store) -> bytes:
+    """Returns the trusted certificates of a truststore, in PEM.
+
+    :raises TlsConfigError: the file can't be read, or holds no certificate
+    """
+    if store.location is None:
+        pem, key, where = (store.certificates or "").encode(), f"{store.key}.certificates", "the text"
+    else:
+        key, where = f"{store.key}.location", store.location
+        pem = read_file(key, where)[0]
+        if store.kind == "PKCS12":
+            pem = b"".join(_pkcs12(pem, store, key)[1])
+    _first(pem, key, where)
+    return pem
+
+
+def revoked(path: str) -> bytes:
+    """Returns the lists of revoked certificates in a file, in PEM.
+
+    :raises TlsConfigError: there is none
+    """
+    key = "security.options.tls.revocation_lists"
+    pem, _ = read_file(key, path)
+    if CRL not in pem:
+        raise TlsConfigError(key, f"{path}, in which there is no list", "PEM: -----BEGIN X509 CRL-----")
+    return pem
+
+
+def with_path(data: bytes, use: Callable[[str], None]) -> None:
+    """Call ``use`` with the path of a file that has these bytes and that no other process can open: Python's ``ssl``
+    reads a key from files alone."""
+    fd = os.memfd_create("blumfeld-tls", os.MFD_CLOEXEC)
+    try:
+        view = memoryview(data)
+        while view:
+            view = view[os.write(fd, view) :]
+        use(f"/proc/self/fd/{fd}")
+    finally:
+        os.close(fd)

@@ -1,0 +1,144 @@
+"""Keys and certificates come from PEM and PKCS12; an unusable file is refused in words that hold no secret."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from blumfeld.config.values import BrokerConfig
+from blumfeld_security.tls.contexts import Made, client_context, server_context
+from blumfeld_security.tls.settings import TlsConfigError, settings_of
+from tests.plugins.security.tls.authority import AUTHORITY, CLIENT, SERVER, private
+
+PASSWORD = "SESAME"
+
+
+def made(given: dict[str, str], *, dials: bool = False) -> Made:
+    """The context of the listener SSL."""
+    settings = settings_of(BrokerConfig(given), "SSL", with_sasl=False, dials=dials)
+    return (client_context if dials else server_context)(settings)
+
+
+def pem(path: str, **more: str) -> dict[str, str]:
+    """A keystore in PEM."""
+    keys = {key.replace("_", "."): value for key, value in more.items()}
+    return {"ssl.keystore.type": "PEM", "ssl.keystore.location": path, **keys}
+
+
+def test_a_key_comes_from_pem_with_and_without_a_password(tmp_path: Path) -> None:
+    plain = made(pem(private(tmp_path / "a.pem", SERVER.pem())))
+    assert plain.certificate is not None
+    assert plain.certificate.subject == "CN=node,O=Firm"
+    path = private(tmp_path / "b.pem", SERVER.pem(PASSWORD))
+    assert made(pem(path, ssl_key_password=PASSWORD)).certificate == plain.certificate
+
+
+def test_a_key_comes_from_pkcs12(tmp_path: Path) -> None:
+    path = private(tmp_path / "a.p12", SERVER.p12(PASSWORD))
+    given = {"ssl.keystore.type": "PKCS12", "ssl.keystore.location": path, "ssl.keystore.password": PASSWORD}
+    certificate = made(given).certificate
+    assert certificate is not None
+    assert certificate.subject == "CN=node,O=Firm"
+
+
+def test_a_key_comes_from_the_configuration_itself() -> None:
+    given = {
+        "ssl.keystore.type": "PEM",
+        "ssl.keystore.key": SERVER.key_pem().decode(),
+        "ssl.keystore.certificate.chain": SERVER.certificate_pem.decode(),
+        "ssl.truststore.type": "PEM",
+        "ssl.truststore.certificates": AUTHORITY.pem.decode(),
+        "ssl.client.auth": "required",
+    }
+    assert made(given).certificate is not None
+
+
+def test_a_private_key_that_everybody_may_read_is_refused(tmp_path: Path) -> None:
+    path = private(tmp_path / "a.pem", SERVER.pem())
+    (tmp_path / "a.pem").chmod(0o644)
+    with pytest.raises(TlsConfigError, match=r"everybody may read.*chmod o-r"):
+        made(pem(path))
+    (tmp_path / "a.pem").chmod(0o640)
+    made(pem(path))
+    locked = private(tmp_path / "b.pem", SERVER.pem(PASSWORD))
+    (tmp_path / "b.pem").chmod(0o644)
+    made(pem(locked, ssl_key_password=PASSWORD))
+
+
+def refusals(folder: Path) -> dict[str, tuple[dict[str, str], str]]:
+    """Wrong files: name → (configuration, words of the refusal)."""
+    other = AUTHORITY.leaf()
+    return {
+        "missing": (pem(str(folder / "nowhere.pem")), "No such file"),
+        "folder": (pem(str(folder)), "directory"),
+        "no key": (pem(private(folder / "1", SERVER.certificate_pem)), "no private key"),
+        "no certificate": (pem(private(folder / "2", SERVER.key_pem())), "no certificate"),
+        "another's key": (
+            pem(private(folder / "3", other.key_pem() + SERVER.certificate_pem)),
+            "doesn't belong to its first certificate",
+        ),
+        "wrong password": (
+            pem(private(folder / "4", SERVER.pem(PASSWORD)), ssl_key_password="WRONG"),
+            "can't be read",
+        ),
+        "no password": (pem(private(folder / "5", SERVER.pem(PASSWORD))), "can't be read"),
+        "PKCS12 as PEM": (pem(private(folder / "6", SERVER.p12(PASSWORD))), "private key"),
+        "spoiled": (
+            pem(private(folder / "7", SERVER.key_pem() + SERVER.certificate_pem.replace(b"M", b"N"))),
+            "no certificate",
+        ),
+        "wrong password of PKCS12": (
+            {
+                "ssl.keystore.type": "PKCS12",
+                "ssl.keystore.location": private(folder / "8", SERVER.p12(PASSWORD)),
+                "ssl.keystore.password": "WRONG",
+            },
+            "this password doesn't open",
+        ),
+        "PEM as PKCS12": (
+            {"ssl.keystore.type": "PKCS12", "ssl.keystore.location": private(folder / "9", SERVER.pem())},
+            "is no PKCS12",
+        ),
+        "truststore without certificates": (
+            {
+                **pem(private(folder / "10", SERVER.pem())),
+                "ssl.truststore.type": "PEM",
+                "ssl.truststore.location": private(folder / "11", b"nothing"),
+                "ssl.client.auth": "required",
+            },
+            "no certificate",
+        ),
+    }
+
+
+def test_a_wrong_file_is_refused_in_words_without_secrets(tmp_path: Path) -> None:
+    for kind, (given, words) in refusals(tmp_path).items():
+        with pytest.raises(TlsConfigError) as refused:
+            made(given)
+        text = str(refused.value)
+        assert words in text, kind
+        assert PASSWORD not in text, kind
+        assert "WRONG" not in text, kind
+        assert "PRIVATE" not in text, kind
+        assert "store" in refused.value.key
+
+
+def test_a_revoked_certificate_is_known_from_a_list(tmp_path: Path) -> None:
+    given = {
+        **pem(private(tmp_path / "k", SERVER.pem())),
+        "ssl.truststore.type": "PEM",
+        "ssl.truststore.location": private(tmp_path / "t", AUTHORITY.pem),
+        "ssl.client.auth": "required",
+    }
+    settings = settings_of(BrokerConfig(given), "SSL", with_sasl=False)
+    lists = [private(tmp_path / "crl", AUTHORITY.revocation_list(CLIENT))]
+    assert server_context(settings, lists).context.cert_store_stats()["crl"] == 1
+    with pytest.raises(TlsConfigError, match="no list"):
+        server_context(settings, [private(tmp_path / "no", AUTHORITY.pem)])
+
+
+def test_without_a_truststore_the_systems_certificates_are_trusted() -> None:
+    context = made({}, dials=True).context
+    assert context.check_hostname
+    assert made({"ssl.endpoint.identification.algorithm": ""}, dials=True).context.check_hostname is False
