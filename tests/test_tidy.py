@@ -89,6 +89,7 @@ BROAD_EXCEPTS = {
     "plugins/security/blumfeld_security/tls/certificate.py::parse": "decodes bytes that may be spoiled",
     "plugins/security/blumfeld_security/tls/layer.py::step": "OpenSSL's own, and a host that is no name",
     "plugins/security/blumfeld_security/tls/material.py::_pkcs12": "decodes a keystore",
+    "plugins/quotas/blumfeld_quotas/alter.py::_check_ip": "parses an address",
     "plugins/storage_local/blumfeld_storage_local/logs/aux_files.py::_discard": "pops from a list that may be empty",
     "plugins/storage_tiered/blumfeld_storage_tiered/cache/segment_bytes.py::_index": "the file is brought anew",
 }

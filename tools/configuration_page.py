@@ -59,6 +59,7 @@ def page() -> Iterator[str]:
             yield from _table(f"{title} keys: {name.lower()}", definitions, effect)
     yield from _with("tiers", "tiered storage", "`[storage]` names `storage_tiered`")
     yield from _with("secures", "security", "`[security]` names a plug-in")
+    yield from _with("limits", "quotas", "`[quotas]` names `quotas`")
 
 
 def _is_of_listeners(name: str) -> bool:

@@ -27,6 +27,7 @@ from blumfeld.spi.cluster import (
 from blumfeld.spi.completion import Completion
 from blumfeld.spi.consensus import Controller, ImageListener, OnBehalf, Quorum, ReplicaDriver
 from blumfeld.spi.parts import Parts, join, release
+from blumfeld.spi.quotas import ClientQuotas
 from blumfeld.spi.replication import LeaderReplica
 from blumfeld.spi.security import Authorizer
 from blumfeld.spi.storage import LogStorage, TopicPartition
@@ -468,6 +469,7 @@ class BrokerHarness:
         config: Mapping[str, Any] | None = None,
         *,
         authorizer: Authorizer | None = None,
+        quotas: ClientQuotas | None = None,
         group_protocols: Sequence[Any] = (),
         transactions: Any = None,
         make_transactions: Callable[[Any], Any] | None = None,
@@ -495,6 +497,8 @@ class BrokerHarness:
                 single_node=single_node,
                 features=(),
                 observers=(),
+                security=None,
+                quotas=quotas,
                 group_protocols=tuple(group_protocols),
                 transactions=transactions,
                 listeners=(LISTENER, CONTROLLER_LISTENER),

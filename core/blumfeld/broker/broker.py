@@ -106,8 +106,15 @@ class Broker:
             from blumfeld.broker.serving.observation import Observation
 
             observation = Observation(composition.runtime, self.events, composition.observers)
+        limiting = None
+        if composition.quotas is not None:
+            from blumfeld.broker.serving.limiting import Limiting
+
+            limiting = Limiting(composition.runtime, composition.quotas)
         self._dispatchers = {
-            kind: Dispatcher(kind, composition.runtime, self.events, authorizer, metrics, observation)
+            kind: Dispatcher(
+                kind, composition.runtime, self.events, authorizer, metrics, observation, limiting
+            )
             for kind in LISTENER_KINDS
         }
         self.groups: GroupCoordination | None = None
@@ -128,6 +135,7 @@ class Broker:
             controller=composition.metadata,
             parking=self.parking,
             membership=self.lifecycle,
+            quotas=composition.quotas,
             storage=composition.storage,
             fetch_sessions=self.fetch_sessions,
             record_inspection=RecordInspection(composition.runtime),
@@ -206,8 +214,8 @@ class Broker:
         self._coordinate_transactions()
         self._coordinate_groups()
         dispatcher = self._dispatchers["broker"]
-        if self.composition.observers:
-            return  # observers are given answers as messages, and the straight way makes none
+        if self.composition.observers or self.composition.quotas is not None:
+            return  # both are given answers as messages, and the straight way makes none
         for version in range(3, 14):
             general = dispatcher.route(0, version)
             if isinstance(general, Route):

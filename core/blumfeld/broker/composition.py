@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from blumfeld.spi.groups import GroupProtocol
     from blumfeld.spi.hooks import Feature
     from blumfeld.spi.observer import Observer
+    from blumfeld.spi.quotas import ClientQuotas
     from blumfeld.spi.replication import Replication
     from blumfeld.spi.security import Authorizer
     from blumfeld.spi.transactions import TransactionCoordinator
@@ -35,6 +36,7 @@ class BrokerComposition(Composition, Protocol):
     transactions: TransactionCoordinator | None
     hook: Announcements
     authorizer: Authorizer | None
+    quotas: ClientQuotas | None
     observers: tuple[tuple[str, Observer], ...]
     """(name of the plug-in, its observer)."""
 

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from blumfeld.spi.consensus import ClusterMetadata, Quorum
     from blumfeld.spi.context import RequestContext
     from blumfeld.spi.hooks import EventLog, Feature
+    from blumfeld.spi.quotas import ClientQuotas
     from blumfeld.spi.runtime import Runtime
     from blumfeld.spi.storage import LogStorage
     from blumfeld.spi.transactions import TransactionCoordinator
@@ -58,6 +59,8 @@ class Ports(NamedTuple):
     controller: ClusterMetadata
     parking: PurgatoryParking
     membership: Membership
+    quotas: ClientQuotas | None
+    """How many partitions a client may create and delete; ``None`` in a build without quotas."""
     storage: LogStorage
     fetch_sessions: FetchSessions
     record_inspection: RecordInspection

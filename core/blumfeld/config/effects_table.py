@@ -515,7 +515,13 @@ SECURED_EFFECTS: dict[str, tuple[str, str]] = {
 }
 """Class and place of the keys that differ in a build whose security plug-in ``secures``."""
 
-LIMITED_EFFECTS: dict[str, tuple[str, str]] = {}
+CLIENT_QUOTAS = "blumfeld_quotas.client_quotas"
+LIMITED_EFFECTS: dict[str, tuple[str, str]] = {
+    "quota.window.num": (HONOURED, CLIENT_QUOTAS),
+    "quota.window.size.seconds": (HONOURED, CLIENT_QUOTAS),
+    "controller.quota.window.num": (HONOURED, CLIENT_QUOTAS),
+    "controller.quota.window.size.seconds": (HONOURED, CLIENT_QUOTAS),
+}
 """Class and place of the keys that differ in a build with quotas, whose plug-in ``limits``."""
 
 TIERED_TASKS = "blumfeld_storage_tiered.tasks.tiering"

@@ -231,6 +231,8 @@ class Node:
                     composition.provide("local_storage", composition.storage)
                 self._check_directories()
                 self._check_tiering()
+        for plan in plugins.of_role("quotas"):
+            composition.quotas = plugins.make(plan, "blumfeld_make_quotas", composition.view)
         composition.observers = tuple(
             (plan.name, part) for plan, part in self._each_made("observers", "blumfeld_make_observer")
         )

@@ -16,6 +16,7 @@ from blumfeld.spi.hooks import Feature, Metric
 from blumfeld.spi.image_sections import ControllerCommand, ImageSection
 from blumfeld.spi.migration import Migration
 from blumfeld.spi.observer import Observer
+from blumfeld.spi.quotas import ClientQuotas
 from blumfeld.spi.replication import Replication
 from blumfeld.spi.security import Authorizer, Security
 from blumfeld.spi.storage import (
@@ -37,6 +38,7 @@ PROTOCOLS: dict[str, type[Any]] = {
     "blumfeld_make_replication": Replication,
     "blumfeld_make_authorizer": Authorizer,
     "blumfeld_make_security": Security,
+    "blumfeld_make_quotas": ClientQuotas,
     "blumfeld_make_observer": Observer,
     "blumfeld_make_group_protocol": GroupProtocol,
     "blumfeld_make_transactions": TransactionCoordinator,

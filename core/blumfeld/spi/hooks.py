@@ -21,6 +21,7 @@ from blumfeld.spi.object_store import StoreFactory
 from blumfeld.spi.observer import Observer
 from blumfeld.spi.partitions import LocalPartitions
 from blumfeld.spi.peers import PeerClient
+from blumfeld.spi.quotas import ClientQuotas
 from blumfeld.spi.replication import Replicas, Replication
 from blumfeld.spi.runtime import Runtime
 from blumfeld.spi.security import Authorizer, Mechanisms, Security
@@ -63,8 +64,8 @@ class Composition(Protocol):
     """The node's parts so far, as a making hook is handed them. Reading a part that is made later raises
     ``PluginContractError``.
 
-    Parts are made in the order: transport, authorizer, security, storage, consensus, replication, group protocols,
-    transactions.
+    Parts are made in the order: transport, authorizer, security, storage, consensus, replication, quotas, group
+    protocols, transactions.
     """
 
     runtime: Runtime
@@ -366,6 +367,14 @@ class Hooks:
 
         :param composition: has transport, storage and consensus
         :return: the node's replication
+        """
+
+    @hookspec(firstresult=True)
+    def blumfeld_make_quotas(self, composition: Composition) -> ClientQuotas | None:
+        """Called once, if ``[quotas]`` names a plug-in; otherwise nobody is throttled. Opens nothing.
+
+        :param composition: has transport, security, storage, consensus and replication
+        :return: what counts what each client takes
         """
 
     @hookspec(firstresult=True)

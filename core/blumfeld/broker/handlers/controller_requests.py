@@ -41,6 +41,24 @@ def is_controller(ports: Ports) -> bool:
     return controller is not None and controller.node_id == ports.cluster.node_id
 
 
+def may_mutate(ports: Ports, context: RequestContext, count: int, *, strict: bool) -> bool:
+    """Count partitions that the client creates or deletes (KIP-599), where the controller is: elsewhere the request is
+    passed on, and counted there.
+
+    :param strict: the version knows THROTTLING_QUOTA_EXCEEDED, with which the caller answers ``False``. An older one is
+        let through and delayed
+    """
+    quotas = ports.quotas
+    if quotas is None or not is_controller(ports):
+        return True
+    now_ms, user = ports.runtime.monotonic_ms(), context.principal.name
+    waits_ms = quotas.mutated(user, context.client_id, count, now_ms, strict=strict)
+    context.throttle(
+        quotas.mutation_throttle_ms(user, context.client_id, now_ms) if waits_ms is None else waits_ms
+    )
+    return waits_ms is not None
+
+
 def controller_handler(ports: Ports, key: int, min_version: int, max_version: int) -> ApiHandler:
     """Returns a handler that submits a request of another node to this node's controller.
 
@@ -95,6 +113,8 @@ def forward(
         if done.error is not None:
             whole.fail(done.error)
         else:
+            # The controller counts what its clients change: the wait that it says is this connection's.
+            context.throttle(getattr(done.result(), "throttle_time_ms", 0))
             # A client may produce as soon as it has our answer, so new partitions must be open before we answer.
             settled = ports.hosted.settled()
             settled.when_done(lambda _: whole.complete(complete(done.result())))

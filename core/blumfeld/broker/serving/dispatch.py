@@ -79,6 +79,30 @@ class Watching(Protocol):
         ...
 
 
+class Limiting(Protocol):
+    """Throttles clients by the build's quotas (``serving/limiting.py``), if there are any."""
+
+    def opened(self, connection: Connection) -> None:
+        """Count a connection."""
+        ...
+
+    def timed(self, steps: Steps[None], context: Request) -> Steps[None]:
+        """Returns the same steps, which count the time that they take."""
+        ...
+
+    def answered(self, context: Request, request: Any, frame_bytes: int) -> None:
+        """Count a request before its answer is encoded. The context has the wait."""
+        ...
+
+    def begun(self, context: Request, request: Any) -> None:
+        """Make a Fetch request smaller, if its client has a quota."""
+        ...
+
+    def fetched(self, context: Request, request: Any, parts: Parts) -> bool:
+        """Count a Fetch answer. Whether its client is to wait, which the answer doesn't say yet."""
+        ...
+
+
 class Dispatcher:
     """The handlers of one listener kind, by (key, version)."""
 
@@ -90,6 +114,7 @@ class Dispatcher:
         authorizer: Authorizer | None = None,
         metrics: NodeMetrics | None = None,
         observing: Watching | None = None,
+        limiting: Limiting | None = None,
     ) -> None:
         self.kind = kind
         self.scheduler = runtime.scheduler
@@ -97,6 +122,7 @@ class Dispatcher:
         self.metrics = metrics
         self.authorizer = authorizer
         self.observing = observing
+        self.limiting = limiting
         self.monotonic_ms = runtime.monotonic_ms
         self.defects = RepeatedEvents(runtime)
         self._refusals = Refusals(runtime, events)
@@ -143,6 +169,8 @@ class Dispatcher:
     def opened(self, connection: Connection) -> None:
         """Set up the state of an accepted connection."""
         connection.state = ConnectionState()
+        if self.limiting is not None:
+            self.limiting.opened(connection)
         if self.metrics is not None:
             self.metrics.opened(connection.listener)
 
@@ -263,6 +291,8 @@ class Route:
         if request is None:
             self._serve_in_steps(context, frame, position)
             return
+        if dispatcher.limiting is not None:
+            dispatcher.limiting.begun(context, request)
         try:
             answer = self._handler.handle(request, context)
         except Exception as error:
@@ -270,6 +300,8 @@ class Route:
             return
         if isinstance(answer, Completion):
             frame_bytes = len(frame)
+            if dispatcher.limiting is not None:
+                context.busy_ms = dispatcher.monotonic_ms() - context.received_ms
             answer.when_done(lambda done: self._completed(context, request, done, frame_bytes))
         elif type(answer) is GeneratorType:
             self._serve_in_steps(context, frame, position)
@@ -282,6 +314,8 @@ class Route:
         frame = lasting(frame)
         large = LargeRequest(self, self._handler, context, len(frame))
         steps = large.steps(self._steps_of(frame, position))
+        if self._dispatcher.limiting is not None:
+            steps = self._dispatcher.limiting.timed(steps, context)
         self._dispatcher.scheduler.run(Lane.REQUESTS, steps, large.finished, wanted=large.wanted)
 
     def _begun(self, frame: memoryview, position: int) -> Message | None:
@@ -322,6 +356,9 @@ class Route:
         if context.close_reason is not None:
             self.refuse(exchange, context.close_reason)
             return
+        limiting = self._dispatcher.limiting
+        if limiting is not None:
+            limiting.answered(context, request, frame_bytes)
         if context.throttle_ms:
             self.throttle(context, answer)
         if isinstance(answer, NoAnswer):
@@ -329,6 +366,9 @@ class Route:
             return
         try:
             parts = self.encode(answer, context.correlation_id)
+            if limiting is not None and limiting.fetched(context, request, parts):
+                self.throttle(context, answer)
+                parts = self.encode(answer, context.correlation_id)
         except Exception as error:
             self.defect(exchange, error)
             return
@@ -398,6 +438,11 @@ class Route:
     def encode(self, answer: Message, correlation_id: int) -> Parts:
         """Returns the answer with its header, as parts."""
         return encode_parts(answer, self.version, self.prefix(correlation_id))  # type: ignore[return-value]
+
+    @property
+    def limiting(self) -> Limiting | None:
+        """The build's quotas; ``None`` without them."""
+        return self._dispatcher.limiting
 
     def prefix(self, correlation_id: int) -> bytes:
         """Returns the header of an answer."""
@@ -480,6 +525,9 @@ class LargeRequest:
         self._request = request
         self._must_end |= context.api_key == _FETCH
         context.is_large = True
+        limiting = route.limiting
+        if limiting is not None:
+            limiting.begun(context, request)
         made_in_steps = False
         failure: Exception | None = None
         try:
@@ -499,6 +547,8 @@ class LargeRequest:
             self._answered = True
             route.refuse(context.exchange, context.close_reason)
             return
+        if limiting is not None:
+            limiting.answered(context, request, self._frame_bytes)
         if context.throttle_ms:
             route.throttle(context, answer)
         parts: Any = None
@@ -506,6 +556,9 @@ class LargeRequest:
             leave_out(answer, route.version)  # a part of it may be an error's answer
             prefix = route.prefix(context.correlation_id)
             parts = yield from encode_parts_in_steps(answer, route.version, prefix)
+            if limiting is not None and limiting.fetched(context, request, parts):
+                route.throttle(context, answer)
+                parts = yield from encode_parts_in_steps(answer, route.version, prefix)
         self._answered = True
         route.answered(context, parts, self._frame_bytes)
         if not isinstance(answer, NoAnswer):

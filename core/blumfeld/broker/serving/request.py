@@ -72,6 +72,7 @@ class Request:
         "_state",
         "api_key",
         "api_version",
+        "busy_ms",
         "client_id",
         "close_reason",
         "connection_id",
@@ -118,6 +119,8 @@ class Request:
         """As ``RequestContext.is_large``. A request becomes large when its handler is to serve it in steps."""
         self.close_reason: str | None = None
         """Set by :meth:`close_connection`. The connection is closed instead of answering."""
+        self.busy_ms = 0.0
+        """Time that the loop worked on the request before it had to wait. Counted only in a build with quotas."""
         self.throttle_ms = 0.0
         """Set by :meth:`throttle`; 0 for no throttling."""
         self._state: ConnectionState = connection.state

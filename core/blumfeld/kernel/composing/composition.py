@@ -18,6 +18,7 @@ from blumfeld.spi.object_store import StoreFactory
 from blumfeld.spi.observer import Observer
 from blumfeld.spi.partitions import LocalPartitions
 from blumfeld.spi.peers import PeerClient
+from blumfeld.spi.quotas import ClientQuotas
 from blumfeld.spi.replication import Replicas, Replication
 from blumfeld.spi.runtime import Runtime
 from blumfeld.spi.security import Authorizer, Mechanisms, Security
@@ -72,6 +73,7 @@ class NodeComposition:
         self.security: Security | None = None
         self.authorizer: Authorizer | None = None
         self.migration: Migration | None = None
+        self.quotas: ClientQuotas | None = None
         self.observers: tuple[tuple[str, Observer], ...] = ()
         """(name of the plug-in, its observer)."""
         self.options: Any = None

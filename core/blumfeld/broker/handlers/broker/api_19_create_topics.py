@@ -3,13 +3,13 @@
 v4  -1 for partitions and replication factor means the defaults. v5  flexible; configs and counts in the
 answer. v7  topic ids. The controller decides; the answer comes when the topics are in this node's image. On
 controller listeners other brokers ask for the topics that they create by themselves: internal ones, and those of
-``auto.create.topics.enable``. Left out: the mutation quota.
+``auto.create.topics.enable``. v6  the mutation quota may refuse.
 """
 
 from __future__ import annotations
 
 from blumfeld.broker.handlers.common import TOPICS_AT_ONCE
-from blumfeld.broker.handlers.controller_requests import forward
+from blumfeld.broker.handlers.controller_requests import forward, may_mutate
 from blumfeld.broker.ports import Ports
 from blumfeld.metadata.topics.creation import NEW_PARTITIONS_MAX
 from blumfeld.spi.completion import Completion, Steps
@@ -24,6 +24,8 @@ from blumfeld.wire.messages.create_topics import (
 )
 from blumfeld.wire.schema import Message
 
+REFUSES_FROM = 6
+"""The first version that knows THROTTLING_QUOTA_EXCEEDED."""
 TOO_MANY = "Excessively large number of partitions per request."
 """The message that the controller answers in this case, too."""
 
@@ -34,10 +36,23 @@ def handlers(ports: Ports) -> list[ApiHandler]:
     def create(request: CreateTopicsRequest, context: RequestContext) -> Completion[Message]:
         refused = [topic for topic in request.topics if not _may_create(context, topic)]
         request.topics = [topic for topic in request.topics if topic not in refused]
+        strict = context.api_version >= REFUSES_FROM
+        beyond = (
+            []
+            if request.validate_only
+            else [
+                topic
+                for topic in request.topics
+                if not may_mutate(ports, context, _partitions(ports, topic), strict=strict)
+            ]
+        )
+        if beyond:
+            request.topics = [topic for topic in request.topics if topic not in beyond]
 
         def complete(answer: Message) -> Message:
             assert isinstance(answer, CreateTopicsResponse)
             answer.topics += [_result(topic, ErrorCode.TOPIC_AUTHORIZATION_FAILED) for topic in refused]
+            answer.topics += [_result(topic, ErrorCode.THROTTLING_QUOTA_EXCEEDED) for topic in beyond]
             return answer
 
         return forward(ports, request, context, request.timeout_ms, complete)
@@ -79,6 +94,11 @@ def failed(request: CreateTopicsRequest, code: int, message: str | None) -> Mess
 def _may_create(context: RequestContext, topic: CreatableTopic) -> bool:
     cluster = context.authorize("Create", "Cluster", "kafka-cluster")
     return cluster or context.authorize("Create", "Topic", topic.name)
+
+
+def _partitions(ports: Ports, topic: CreatableTopic) -> int:
+    default = ports.cluster.config.int("num.partitions")
+    return len(topic.assignments) or (topic.num_partitions if topic.num_partitions > 0 else default)
 
 
 def _result(topic: CreatableTopic, code: int, message: str | None = None) -> CreatableTopicResult:

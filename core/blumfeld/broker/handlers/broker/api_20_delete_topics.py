@@ -1,11 +1,11 @@
 """DeleteTopics (key 20), v1-6.
 
-v4  flexible. v5  error messages. v6  by id as well as by name. Left out: the mutation quota.
+v4  flexible. v5  error messages. v6  by id as well as by name. The quota of mutations may refuse from v5 on.
 """
 
 from __future__ import annotations
 
-from blumfeld.broker.handlers.controller_requests import forward
+from blumfeld.broker.handlers.controller_requests import forward, may_mutate
 from blumfeld.broker.ports import Ports
 from blumfeld.spi.completion import Completion
 from blumfeld.spi.context import ApiHandler, RequestContext
@@ -21,6 +21,8 @@ from blumfeld.wire.primitives import ZERO_UUID
 from blumfeld.wire.schema import Message
 
 BY_ID_SINCE_VERSION = 6
+REFUSES_FROM = 5
+"""The first version that knows THROTTLING_QUOTA_EXCEEDED."""
 
 
 def handlers(ports: Ports) -> list[ApiHandler]:
@@ -66,7 +68,7 @@ class DeleteTopics:
         refused: list[DeletableTopicResult] = []
         allowed: list[DeleteTopicState] = []
         for topic in topics:
-            code = self._check(topic, context)
+            code = self._check(topic, context) or self._charge(topic, context)
             if code:
                 refused.append(_result(topic, code))
             else:
@@ -93,6 +95,14 @@ class DeleteTopics:
             return ErrorCode.INVALID_REQUEST  # name and id at once
         allowed = context.authorize("Delete", "Topic", name)
         return ErrorCode.NONE if allowed else ErrorCode.TOPIC_AUTHORIZATION_FAILED
+
+    def _charge(self, topic: DeleteTopicState, context: RequestContext) -> ErrorCode:
+        image = self._ports.cluster.image
+        known = image.topic_by_id(topic.topic_id) if topic.name is None else image.topics.get(topic.name)
+        count = 0 if known is None else len(known.partitions)
+        strict = context.api_version >= REFUSES_FROM
+        charged = not count or may_mutate(self._ports, context, count, strict=strict)
+        return ErrorCode.NONE if charged else ErrorCode.THROTTLING_QUOTA_EXCEEDED
 
 
 def _result(topic: DeleteTopicState, code: int, message: str | None = None) -> DeletableTopicResult:

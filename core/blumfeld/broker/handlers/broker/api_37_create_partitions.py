@@ -1,12 +1,12 @@
 """CreatePartitions (key 37), v0-3.
 
-v2  flexible. v3  the mutation quota may refuse. Left out: that quota.
+v2  flexible. v3  the mutation quota may refuse.
 """
 
 from __future__ import annotations
 
 from blumfeld.broker.handlers.common import TOPICS_AT_ONCE
-from blumfeld.broker.handlers.controller_requests import forward
+from blumfeld.broker.handlers.controller_requests import forward, may_mutate
 from blumfeld.broker.ports import Ports
 from blumfeld.spi.completion import Completion
 from blumfeld.spi.context import ApiHandler, RequestContext
@@ -15,9 +15,13 @@ from blumfeld.wire.errors import ErrorCode
 from blumfeld.wire.messages.create_partitions import (
     CreatePartitionsRequest,
     CreatePartitionsResponse,
+    CreatePartitionsTopic,
     CreatePartitionsTopicResult,
 )
 from blumfeld.wire.schema import Message
+
+REFUSES_FROM = 3
+"""The first version that knows THROTTLING_QUOTA_EXCEEDED."""
 
 
 def handlers(ports: Ports) -> list[ApiHandler]:
@@ -26,11 +30,25 @@ def handlers(ports: Ports) -> list[ApiHandler]:
     def handle(request: CreatePartitionsRequest, context: RequestContext) -> Completion[Message]:
         refused = [t.name for t in request.topics if not context.authorize("Alter", "Topic", t.name)]
         request.topics = [topic for topic in request.topics if topic.name not in refused]
+        strict = context.api_version >= REFUSES_FROM
+        beyond = (
+            []
+            if request.validate_only
+            else [
+                topic.name
+                for topic in request.topics
+                if not may_mutate(ports, context, _added(ports, topic), strict=strict)
+            ]
+        )
+        if beyond:
+            request.topics = [topic for topic in request.topics if topic.name not in beyond]
 
         def complete(answer: Message) -> Message:
             assert isinstance(answer, CreatePartitionsResponse)
             code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
             answer.results += [CreatePartitionsTopicResult(name=n, error_code=code) for n in refused]
+            code = ErrorCode.THROTTLING_QUOTA_EXCEEDED
+            answer.results += [CreatePartitionsTopicResult(name=n, error_code=code) for n in beyond]
             return answer
 
         return forward(ports, request, context, request.timeout_ms, complete)
@@ -48,6 +66,11 @@ def handlers(ports: Ports) -> list[ApiHandler]:
             error_response=failed,
         )
     ]
+
+
+def _added(ports: Ports, topic: CreatePartitionsTopic) -> int:
+    known = ports.cluster.image.topics.get(topic.name)
+    return max(0, topic.count - (0 if known is None else len(known.partitions)))
 
 
 def failed(request: CreatePartitionsRequest, code: int, message: str | None) -> Message:

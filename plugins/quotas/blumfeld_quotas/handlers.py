@@ -1,0 +1,122 @@
+"""DescribeClientQuotas (key 48) and AlterClientQuotas (key 49), v0–1 (KIP-546)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from blumfeld.spi.completion import Completion
+from blumfeld.spi.consensus import OnBehalf
+from blumfeld.spi.context import ApiHandler, RequestContext
+from blumfeld.spi.hooks import Composition
+from blumfeld.wire.errors import BrokerError, ErrorCode
+from blumfeld.wire.messages.alter_client_quotas import (
+    AlterClientQuotasRequest,
+    AlterClientQuotasResponse,
+    ResponseEntryData,
+)
+from blumfeld.wire.messages.describe_client_quotas import (
+    ComponentData,
+    DescribeClientQuotasRequest,
+    DescribeClientQuotasResponse,
+    EntityData,
+    EntryData,
+    ValueData,
+)
+from blumfeld.wire.schema import Message
+from blumfeld_quotas.entities import IP, KEYS, SECTION, Entity, Quotas
+
+EXACT, DEFAULT, SPECIFIED = 0, 1, 2
+"""Match types: this name; the default; any name and the default."""
+TIMEOUT_MS = 30_000.0
+"""The request has no timeout of its own: the time that Kafka's forwarding waits (``request.timeout.ms``)."""
+CLUSTER = "kafka-cluster"
+
+
+def handlers(composition: Composition) -> list[ApiHandler]:
+    """Returns the handlers of both APIs."""
+
+    def describe(request: DescribeClientQuotasRequest, context: RequestContext) -> Message:
+        if not context.authorize("DescribeConfigs", "Cluster", CLUSTER):
+            raise BrokerError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+        return DescribeClientQuotasResponse(
+            error_message=None,
+            entries=described(
+                composition.metadata.image.section(SECTION), request.components, strict=request.strict
+            ),
+        )
+
+    def alter(request: AlterClientQuotasRequest, context: RequestContext) -> Completion[Message]:
+        if not context.authorize("AlterConfigs", "Cluster", CLUSTER):
+            raise BrokerError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+        on_behalf = OnBehalf(context.principal, context.peer_host, context.client_id)
+        return composition.metadata.submit(request, TIMEOUT_MS, on_behalf=on_behalf)
+
+    return [
+        ApiHandler(key=48, min_version=0, max_version=1, handle=describe, error_response=_not_described),
+        ApiHandler(
+            key=49,
+            min_version=0,
+            max_version=1,
+            listeners=("broker", "controller"),
+            handle=alter,
+            error_response=_not_altered,
+        ),
+    ]
+
+
+def described(quotas: Quotas, components: Sequence[ComponentData], *, strict: bool) -> list[EntryData]:
+    """Returns the entities that match every component, each type once.
+
+    :param strict: only entities that have no other part
+    :raises BrokerError: INVALID_REQUEST: a type twice, an unknown match, ``ip`` beside another; UNSUPPORTED_VERSION for
+        an unknown type
+    """
+    kinds = [component.entity_type for component in components]
+    for component in components:
+        kind = component.entity_type
+        if kinds.count(kind) > 1:
+            raise BrokerError(ErrorCode.INVALID_REQUEST, f"the entity type {kind} is named twice")
+        if kind not in KEYS:
+            raise BrokerError(ErrorCode.UNSUPPORTED_VERSION, f"unknown entity type {kind}")
+        if component.match_type not in (EXACT, DEFAULT, SPECIFIED):
+            raise BrokerError(ErrorCode.INVALID_REQUEST, f"unknown match type {component.match_type}")
+    if IP in kinds and len(kinds) > 1:
+        raise BrokerError(ErrorCode.INVALID_REQUEST, "ip stands beside no other entity type")
+    return [
+        EntryData(
+            entity=[
+                EntityData(entity_type=kind, entity_name=name)
+                for kind, name in sorted(entity, key=lambda part: part[0])
+            ],
+            values=[ValueData(key=key, value=value) for key, value in sorted(values.items())],
+        )
+        for entity, values in quotas.items()
+        if _matches(entity, components, strict=strict)
+    ]
+
+
+def _matches(entity: Entity, components: Sequence[ComponentData], *, strict: bool) -> bool:
+    parts = dict(entity)
+    for component in components:
+        if component.entity_type not in parts:
+            return False
+        name = parts[component.entity_type]
+        if component.match_type == EXACT and name != component.match:
+            return False
+        if component.match_type == DEFAULT and name is not None:
+            return False
+    return not strict or len(parts) == len(components)
+
+
+def _not_described(_request: Any, code: int, message: str | None) -> Message:
+    return DescribeClientQuotasResponse(error_code=code, error_message=message, entries=None)
+
+
+def _not_altered(request: AlterClientQuotasRequest, code: int, message: str | None) -> Message:
+    return AlterClientQuotasResponse(
+        entries=[
+            ResponseEntryData(error_code=code, error_message=message, entity=entry.entity)
+            for entry in request.entries
+        ]
+    )
