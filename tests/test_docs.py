@@ -216,7 +216,7 @@ def test_an_index_has_every_page_of_its_folder(folder: str) -> None:
     assert not {name for name in pages if f"({name})" not in index}
 
 
-UNRELEASED_LINES_MAX = 200
+UNRELEASED_LINES_MAX = 240
 
 
 def test_the_changelog_says_what_a_user_notices() -> None:
