@@ -238,7 +238,8 @@ class _Scene:
             self._until(lambda: gone.look() and probe.ask(), "produce to the killed node's partitions")
             served_s = time.monotonic() - began
             self._until(lambda: gone.look() and gone.at_s > 0, "the others' notice that a node is gone")
-        rest = [at for at in self._partitions if at not in set(led)]
+        killed_led = set(led)
+        rest = [at for at in self._partitions if at not in killed_led]
         self._until(Probe(living, rest).ask, "produce to the partitions that others led")
         cpu = [after - before for before, after in zip(cpu_before, _cpu(living), strict=True)]
         logs = [line for node in living for line in _lines(node.log_path, marks[node])]
