@@ -110,7 +110,7 @@ def _check_ip(name: str) -> None:
 
 def _check_value(key: str, value: float) -> None:
     """Refuse a value that Kafka refuses: none below or at zero, and whole numbers where it keeps them as such."""
-    if not value > 0 and not (key == CONNECTIONS and value == 0):
+    if not value > 0:
         raise _invalid(f"the value of {key} must be greater than 0")
     if key not in WHOLE:
         return

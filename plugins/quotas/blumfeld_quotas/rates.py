@@ -36,9 +36,13 @@ class TokenBucket:
         self._tokens += count
 
     def throttle_ms(self, per_s: float, now_ms: float) -> float:
-        """Returns the time until it holds no less than nothing; 0 if it does."""
+        """Returns the time until it holds no less than nothing, and no more than that of a whole burst: the debt stays,
+        and the next request waits again. 0 if it holds enough."""
         self._fill(per_s, now_ms)
-        return max(0.0, -self._tokens * 1_000 / per_s)
+        if self._tokens >= 0:
+            return 0.0
+        longest_ms = self._burst_s * 1_000
+        return min(-self._tokens * 1_000 / per_s, longest_ms) if per_s > 0 else longest_ms
 
     def _fill(self, per_s: float, now_ms: float) -> None:
         grown = self._tokens + (now_ms - self._filled_ms) * per_s / 1_000

@@ -73,6 +73,7 @@ def test_what_changes_nothing_writes_nothing() -> None:
         (entry(("connection_creation_rate", 1.0)), "invalid quota key"),
         (entry((PRODUCED, 1.0), entity=(("ip", None),)), "invalid quota key"),
         (entry((PRODUCED, 0.0)), "greater than 0"),
+        (entry(("connection_creation_rate", 0.0), entity=(("ip", None),)), "greater than 0"),
         (entry((PRODUCED, float("nan"))), "greater than 0"),
         (entry(("request_percentage", -1.0)), "greater than 0"),
         (entry((PRODUCED, 1.5)), "whole number"),
