@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from blumfeld.log.checkpoints import (
     MalformedFile,
@@ -105,6 +106,21 @@ def test_meta_properties_of_kafka_are_read() -> None:
     meta = decode_meta_properties(BY_KAFKA_META)
     assert (meta.cluster_id, meta.node_id) == ("MkU3OEVBNTcwNTJENDM2Qg", 1)
     assert meta.directory_id == uuid_of("7_rXO9fkDawVbr_9UO62LQ")
+
+
+def test_meta_properties_of_kafka_with_a_zookeeper_are_read_where_they_may_be_and_stay_in_their_version() -> (
+    None
+):
+    data = b"#\n#Sat Nov 28 21:55:13 UTC 2026\nbroker.id=1\nversion=0\ncluster.id=hsd5oDOORAK_nhzoH_2WeQ\n"
+    meta = decode_meta_properties(data, zookeeper=True)
+    assert (meta.cluster_id, meta.node_id, meta.directory_id) == ("hsd5oDOORAK_nhzoH_2WeQ", 1, bytes(16))
+    claimed = replace(meta, directory_id=TOPIC_ID)
+    written = encode_meta_properties(claimed)
+    assert b"broker.id=1\n" in written
+    assert b"version=0\n" in written
+    assert decode_meta_properties(written, zookeeper=True) == claimed
+    with pytest.raises(MalformedFile, match=r"broker\.id is missing"):
+        decode_meta_properties(b"version=0\ncluster.id=c\n", zookeeper=True)
 
 
 @given(

@@ -47,10 +47,18 @@ def cluster_id_of(
 
 
 def known_cluster_id(
-    runtime: Runtime, data_dirs: Sequence[str], node_id: int, wanted: str | None
+    runtime: Runtime,
+    data_dirs: Sequence[str],
+    node_id: int,
+    wanted: str | None,
+    *,
+    zookeeper: bool = False,
 ) -> str | None:
-    """As :func:`cluster_id_of`; ``None`` where neither the directories nor the manifest have a cluster id."""
-    formatted = formatted_directories(runtime, data_dirs)
+    """As :func:`cluster_id_of`; ``None`` where neither the directories nor the manifest have a cluster id.
+
+    :param zookeeper: as of :func:`formatted_directories`
+    """
+    formatted = formatted_directories(runtime, data_dirs, zookeeper=zookeeper)
     for path, meta in formatted.items():
         others = []
         if wanted is not None and wanted != meta.cluster_id:
@@ -64,9 +72,12 @@ def known_cluster_id(
     return wanted
 
 
-def formatted_directories(runtime: Runtime, data_dirs: Sequence[str]) -> dict[str, MetaProperties]:
+def formatted_directories(
+    runtime: Runtime, data_dirs: Sequence[str], *, zookeeper: bool = False
+) -> dict[str, MetaProperties]:
     """Returns path of ``meta.properties`` → its content, for each directory that has one, in order.
 
+    :param zookeeper: whether directories of a Kafka with a ZooKeeper are taken: the cluster's id is kept elsewhere
     :raises IdentityError: they contradict each other, or one can't be understood
     :raises OSError: the first directory can't be read
     """
@@ -82,7 +93,7 @@ def formatted_directories(runtime: Runtime, data_dirs: Sequence[str]) -> dict[st
         if data is None:
             continue
         try:
-            meta = decode_meta_properties(data, path)
+            meta = decode_meta_properties(data, path, zookeeper=zookeeper)
         except ValueError as error:
             raise IdentityError(str(error)) from error
         for other_path, other in formatted.items():
@@ -96,7 +107,7 @@ def _check_together(path: str, meta: MetaProperties, other_path: str, other: Met
         raise IdentityError(
             f"{path}: the directory is of cluster {meta.cluster_id}, but {other_path} says {other.cluster_id}"
         )
-    if meta.directory_id == other.directory_id:
+    if meta.directory_id == other.directory_id != bytes(16):
         raise IdentityError(
             f"{path}: directory.id {uuid_text(meta.directory_id)} is that of {other_path} too: one is a copy"
         )

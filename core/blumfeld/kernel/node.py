@@ -441,8 +441,8 @@ class Node:
         else:
             self.starting = "consensus"
             self._when_stopped("consensus", composition.metadata.stop)
-            known = known_cluster_id(composition.runtime, directories, node.id, wanted)
-            formatted = bool(formatted_directories(composition.runtime, directories))
+            known = known_cluster_id(composition.runtime, directories, node.id, wanted, zookeeper=True)
+            formatted = bool(formatted_directories(composition.runtime, directories, zookeeper=True))
             composition.cluster_id = await keeper.agreed_cluster_id(known, is_formatted=formatted)
         self.starting = "storage"
         await composition.storage.start(composition.cluster_id, node.id)

@@ -127,38 +127,53 @@ class MetaProperties(msgspec.Struct, frozen=True, kw_only=True):
     cluster_id: str
     node_id: int
     directory_id: bytes
+    """16 zero bytes: none yet; a broker of Kafka with a ZooKeeper gives none."""
+    of_zookeeper: bool = False
+    """Version 0, which a broker of Kafka with a ZooKeeper writes."""
 
 
 def encode_meta_properties(meta: MetaProperties) -> bytes:
-    """Returns the file in version 1, without the comment and date that Java writes at the top."""
+    """Returns the file, without the comment and date that Java writes at the top."""
     lines = {
         "cluster.id": meta.cluster_id,
         "directory.id": uuid_text(meta.directory_id),
-        "node.id": str(meta.node_id),
-        "version": "1",
+        "broker.id" if meta.of_zookeeper else "node.id": str(meta.node_id),
+        "version": "0" if meta.of_zookeeper else "1",
     }
     return "".join(f"{name}={_escape(value)}\n" for name, value in lines.items()).encode()
 
 
-def decode_meta_properties(data: bytes, source: str = META_PROPERTIES) -> MetaProperties:
+def decode_meta_properties(
+    data: bytes, source: str = META_PROPERTIES, *, zookeeper: bool = False
+) -> MetaProperties:
     """Decode a ``meta.properties`` of version 1, Kafka's or ours. Unknown keys are skipped.
 
+    :param zookeeper: whether version 0 is taken, too
     :raises MalformedFile: another version, or a key is missing or has a malformed value
     """
     fields = decode_properties(data, source)
     version = fields.get("version", "0")
-    if version != "1":
+    of_zookeeper = zookeeper and version == "0"
+    if version != "1" and not of_zookeeper:
         raise MalformedFile(
             source, f"version {version!r}, where 1 should stand (0 is of Kafka with ZooKeeper)"
         )
-    for name in ("cluster.id", "node.id", "directory.id"):
+    node = "broker.id" if of_zookeeper else "node.id"
+    if of_zookeeper:
+        fields.setdefault("directory.id", uuid_text(bytes(16)))
+    for name in ("cluster.id", node, "directory.id"):
         if not fields.get(name):
             raise MalformedFile(source, f"{name} is missing")
     try:
-        node_id, directory_id = int(fields["node.id"]), uuid_of(fields["directory.id"])
+        node_id, directory_id = int(fields[node]), uuid_of(fields["directory.id"])
     except ValueError as error:
-        raise MalformedFile(source, f"node.id or directory.id: {error}") from None
-    return MetaProperties(cluster_id=fields["cluster.id"], node_id=node_id, directory_id=directory_id)
+        raise MalformedFile(source, f"{node} or directory.id: {error}") from None
+    return MetaProperties(
+        cluster_id=fields["cluster.id"],
+        node_id=node_id,
+        directory_id=directory_id,
+        of_zookeeper=of_zookeeper,
+    )
 
 
 def decode_properties(data: bytes, source: str) -> dict[str, str]:

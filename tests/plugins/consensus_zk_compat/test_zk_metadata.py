@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from blumfeld.log.checkpoints import decode_properties
 from blumfeld.spi.completion import Completion
 from blumfeld.spi.zookeeper import NodeStat, Watch
 from blumfeld.wire.errors import ErrorCode
@@ -69,6 +70,31 @@ def test_a_node_that_starts_again_has_its_records_and_leads_in_a_new_epoch() -> 
         assert await nodes.machine(1).start()
         await nodes.until(lambda: nodes.leads("orders", 1))
         assert await nodes.fetch("orders") == [b"a", b"b"]
+
+    nodes.run(story())
+
+
+def test_a_directory_of_kafka_with_the_same_zookeeper_is_taken_over_and_may_go_back() -> None:
+    nodes = ZkNodes(1)
+
+    async def story() -> None:
+        await nodes.create("orders")
+        assert await nodes.produce("orders", [b"a"]) == 0
+        own = nodes.machine(1).node
+        assert own is not None
+        cluster_id = own.composition.cluster_id
+        await nodes.machine(1).stop()
+        file = nodes.machine(1).disk.tree.file("/data/meta.properties")
+        by_kafka = f"#\nbroker.id=1\nversion=0\ncluster.id={cluster_id}\n".encode()
+        file.truncate(0)
+        file.write(by_kafka, 0)
+        assert await nodes.machine(1).start()
+        await nodes.until(lambda: nodes.leads("orders", 1))
+        assert await nodes.fetch("orders") == [b"a"]
+        written = nodes.machine(1).disk.tree.file("/data/meta.properties").read(1_000, 0)
+        assert decode_properties(written, "").items() >= decode_properties(by_kafka, "").items()
+        await nodes.machine(1).stop()
+        assert await nodes.machine(1).start(), "it has a directory id now"
 
     nodes.run(story())
 

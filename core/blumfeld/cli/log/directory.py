@@ -129,7 +129,7 @@ def _facts(path: str) -> Listing:
     listing = Listing(path, ("what", "value"), [], [])
     source = f"{path}/{META_PROPERTIES}"
     try:
-        meta = decode_meta_properties(_FILES.read_bytes(source), source)
+        meta = decode_meta_properties(_FILES.read_bytes(source), source, zookeeper=True)
         listing.add("cluster", meta.cluster_id)
         listing.add("node", str(meta.node_id))
         listing.add("directory id", uuid_text(meta.directory_id))

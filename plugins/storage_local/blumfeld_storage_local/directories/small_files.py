@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import msgspec
+from msgspec.structs import replace
 
 from blumfeld.log.checkpoints import (
     CLEAN_SHUTDOWN,
@@ -24,10 +25,13 @@ from blumfeld.spi.storage import TopicPartition
 from blumfeld_storage_local.directory import LogDirectory
 
 NO_TOPIC_ID = bytes(16)
+_NO_DIRECTORY_ID = bytes(16)
 
 
 def claim(runtime: Runtime, path: str, cluster_id: str, node_id: int) -> bytes:
     """Check that the directory is this node's, or claim a new one for it. Return its directory id.
+
+    A directory of a Kafka with a ZooKeeper gets an id and stays in version 0: that Kafka may have it again.
 
     :raises ValueError: it belongs to another cluster or node, or ``meta.properties`` can't be read
     """
@@ -36,11 +40,14 @@ def claim(runtime: Runtime, path: str, cluster_id: str, node_id: int) -> bytes:
         meta = MetaProperties(cluster_id=cluster_id, node_id=node_id, directory_id=runtime.new_uuid())
         runtime.files.write_atomically(source, encode_meta_properties(meta))
         return meta.directory_id
-    meta = decode_meta_properties(runtime.files.read_bytes(source), source)
+    meta = decode_meta_properties(runtime.files.read_bytes(source), source, zookeeper=True)
     if meta.cluster_id != cluster_id:
         raise ValueError(f"{source}: the directory is of cluster {meta.cluster_id}, not {cluster_id}")
     if meta.node_id != node_id:
         raise ValueError(f"{source}: the directory is of node {meta.node_id}, not {node_id}")
+    if meta.directory_id == _NO_DIRECTORY_ID:
+        meta = replace(meta, directory_id=runtime.new_uuid())
+        runtime.files.write_atomically(source, encode_meta_properties(meta))
     return meta.directory_id
 
 
