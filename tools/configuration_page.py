@@ -48,7 +48,7 @@ SCOPES = (("Broker", BROKER_CONFIGS), ("Topic", TOPIC_CONFIGS), ("Group", GROUP_
 def page() -> Iterator[str]:
     """The page's lines."""
     of_listeners = [f"`{name}`" for name in BROKER_CONFIGS if _is_of_listeners(name)]
-    yield INTRODUCTION.format(of_listeners=" and ".join(of_listeners))
+    yield INTRODUCTION.format(of_listeners=",\n".join(of_listeners))
     yield "| | " + " | ".join(TITLES.values()) + " |"
     yield "|---|" + "--:|" * len(TITLES)
     for title, definitions in SCOPES:

@@ -18,6 +18,7 @@ from blumfeld.config.effects_table import (
     GROUP_EFFECTS,
     LISTENER_KEYS,
     READ_AT_START,
+    SECURED_READ_AT_START,
     TIERED_EFFECTS,
     TOPIC_EFFECTS,
 )
@@ -200,8 +201,8 @@ def test_a_default_is_recognised_however_it_is_written() -> None:
 
 
 def test_the_sets_beside_the_table_name_honoured_keys() -> None:
-    for name in READ_AT_START | LISTENER_KEYS:
-        assert effect_of(BROKER_CONFIGS[name]).effect == HONOURED
+    for name in READ_AT_START | SECURED_READ_AT_START | LISTENER_KEYS:
+        assert effect_of(BROKER_CONFIGS[name], {"secures"}).effect == HONOURED
 
 
 def test_what_would_make_believe_in_a_protection_is_refused() -> None:

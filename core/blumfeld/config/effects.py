@@ -31,6 +31,7 @@ from blumfeld.config.effects_table import (
     READ_AT_START,
     REFUSED,
     SECURED_EFFECTS,
+    SECURED_READ_AT_START,
     TIERED_EFFECTS,
     TOPIC_EFFECTS,
     WITHOUT,
@@ -80,7 +81,8 @@ class KeyEffect(NamedTuple):
     @property
     def read_at_start(self) -> bool:
         """Whether this broker reads the key only at its start, although Kafka changes it at run time."""
-        return self.name in READ_AT_START
+        keys = SECURED_READ_AT_START if self.effect == HONOURED else ()
+        return self.name in READ_AT_START or self.name in keys
 
     @property
     def manifest_only(self) -> bool:

@@ -432,7 +432,10 @@ READ_AT_START = frozenset((
 time is refused, since it would have no effect.
 """
 
-LISTENER_KEYS = frozenset(("max.connections", "max.connection.creation.rate"))
+SECURED_READ_AT_START = frozenset(("sasl.enabled.mechanisms", "sasl.mechanism.inter.broker.protocol"))
+"""The like of :data:`SECURED_EFFECTS`."""
+
+LISTENER_KEYS = frozenset(("max.connections", "max.connection.creation.rate", "connections.max.reauth.ms"))
 """Honoured keys for which a listener may have its own value, as ``listener.name.<name in lower case>.<key>``."""
 
 TOPIC_EFFECTS: tuple[EffectRow, ...] = (
@@ -492,6 +495,9 @@ GROUP_EFFECTS: tuple[EffectRow, ...] = (
     ("streams.assignment.interval.ms", WITHOUT, NO_STREAMS, "The pause between two assignments of the streams group."),
 )
 
+SASL = "blumfeld_security.sasl.node_sasl"
+PASSWORD_FILES = "passwords lie in files of their own: plain_users and peer_login in [security.options]"
+
 SECURED_EFFECTS: dict[str, tuple[str, str]] = {
     "listener.security.protocol.map": (HONOURED, KAFKA_CONFIG),
     **dict.fromkeys(
@@ -512,6 +518,23 @@ SECURED_EFFECTS: dict[str, tuple[str, str]] = {
         ),
         (REFUSED, NO_JAVA),
     ),
+    "security.inter.broker.protocol": (HONOURED, "manifest network.listeners[].inter_broker, by the protocol of that listener"),
+    "sasl.enabled.mechanisms": (HONOURED, SASL),
+    "sasl.mechanism.inter.broker.protocol": (HONOURED, SASL),
+    "sasl.mechanism.controller.protocol": (HONOURED, SASL),
+    "sasl.server.max.receive.size": (HONOURED, SASL),
+    "connections.max.reauth.ms": (HONOURED, SASL),
+    "connection.failed.authentication.delay.ms": (HONOURED, SASL),
+    "sasl.oauthbearer.jwks.endpoint.url": (HONOURED, SASL),
+    "sasl.oauthbearer.jwks.endpoint.refresh.ms": (HONOURED, SASL),
+    "sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms": (HONOURED, SASL),
+    "sasl.oauthbearer.expected.issuer": (HONOURED, SASL),
+    "sasl.oauthbearer.expected.audience": (HONOURED, SASL),
+    "sasl.oauthbearer.scope.claim.name": (HONOURED, SASL),
+    "sasl.oauthbearer.sub.claim.name": (HONOURED, SASL),
+    "sasl.oauthbearer.clock.skew.seconds": (HONOURED, SASL),
+    "sasl.oauthbearer.jwks.endpoint.retry.backoff.ms": (WITHOUT, "after a failure the pause is that of sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms at once"),
+    "sasl.jaas.config": (REFUSED, PASSWORD_FILES),
 }
 """Class and place of the keys that differ in a build whose security plug-in ``secures``."""
 

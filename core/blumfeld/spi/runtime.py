@@ -196,6 +196,10 @@ class Files(Protocol):
         """Time of the last change, ms since the epoch."""
         ...
 
+    def mode(self, path: str) -> int:
+        """Permission bits (``0o600``): a file with secrets is refused if other users of the machine may read it."""
+        ...
+
     def set_modified_ms(self, path: str, time_ms: int) -> None:
         """Set that time: for a segment rewritten by the cleaner."""
         ...

@@ -338,6 +338,12 @@ class FakeFiles:
         self.step("modified_ms", path)
         return self.disk.tree.file(path).modified_ms
 
+    def mode(self, path: str) -> int:
+        """Return the permission bits of every file here: its owner alone may read it."""
+        self.step("mode", path)
+        self.disk.tree.file(path)
+        return 0o600
+
     def set_modified_ms(self, path: str, time_ms: int) -> None:
         """Set the time of the last change."""
         self.step("set_modified_ms", path)

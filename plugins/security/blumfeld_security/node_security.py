@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from ipaddress import ip_address
 
-from blumfeld.spi.hooks import Composition, CompositionRefused
-from blumfeld.spi.security import Authorizer, BrokerConnectionHandler, PeerSecurity
+from blumfeld.spi.context import ApiHandler
+from blumfeld.spi.hooks import Composition, CompositionRefused, Metric
+from blumfeld.spi.security import Authorizer, BrokerConnectionHandler, Dialled, PeerSecurity
 from blumfeld.spi.transport import ByteLayer, ConnectionHandler, Listener
+from blumfeld_security.options import Options
+from blumfeld_security.sasl.node_sasl import SASL_PROTOCOLS, NodeSasl
+from blumfeld_security.sasl.peer_login import PeerLogin
+from blumfeld_security.scram.handlers import scram_handlers
 from blumfeld_security.tls.node_tls import NodeTls
 from blumfeld_security.tls.peer import TlsPeer
 
@@ -14,25 +20,28 @@ from blumfeld_security.tls.peer import TlsPeer
 class NodeSecurity:
     """Made with the node, started before its first listener opens.
 
-    :raises CompositionRefused: a listener has a protocol that isn't served
+    :raises CompositionRefused: a listener lacks what its protocol needs, or lets anyone control the cluster
     """
 
     def __init__(self, composition: Composition) -> None:
+        options: Options = composition.options
         self.authorizer: Authorizer | None = None
-        for nth, listener in enumerate(composition.listeners):
-            if listener.security_protocol not in ("PLAINTEXT", "SSL"):
-                found = f"{listener.name}, whose protocol is {listener.security_protocol}"
-                raise CompositionRefused(f"network.listeners[{nth}].name", found, "PLAINTEXT, SSL")
+        self._composition = composition
+        if not options.allow_open_controller_listener:
+            for nth, listener in enumerate(composition.listeners):
+                _refuse_open_controller(nth, listener)
         self.tls = NodeTls(
             composition.runtime,
             composition.log("tls"),
             composition.config,
             composition.listeners,
-            composition.options.tls,
+            options.tls,
         )
+        self.sasl = NodeSasl(composition, options)
 
     async def start(self) -> None:
         """As ``Security.start``."""
+        await self.sasl.start()
         await self.tls.start()
 
     async def stop(self) -> None:
@@ -45,8 +54,50 @@ class NodeSecurity:
 
     def connection_handler(self, listener: Listener, broker: BrokerConnectionHandler) -> ConnectionHandler:
         """As ``Security.connection_handler``."""
-        return self.tls.handler(listener, broker, broker)
+        with_sasl = listener.security_protocol in SASL_PROTOCOLS
+        inner = self.sasl.gate(listener, broker) if with_sasl else broker
+        return self.tls.handler(listener, inner, broker)
 
     def peer(self, listener: str) -> PeerSecurity | None:
         """As ``Security.peer``."""
-        return TlsPeer(self.tls, listener) if self.tls.protocol(listener) == "SSL" else None
+        protocol = self.tls.protocol(listener)
+        if protocol in SASL_PROTOCOLS:
+            return SaslPeer(self.tls, listener, self.sasl.peer_login(listener))
+        return TlsPeer(self.tls, listener) if protocol == "SSL" else None
+
+    def handlers(self) -> Sequence[ApiHandler]:
+        """Returns the handlers of this plug-in's APIs."""
+        composition = self._composition
+        return (*self.sasl.handlers(), *scram_handlers(composition.metadata, composition.node_id))
+
+    def metrics(self) -> Sequence[Metric]:
+        """Returns the metrics of this plug-in."""
+        return (*self.sasl.metrics(), *self.tls.metrics())
+
+
+class SaslPeer(TlsPeer):
+    """Implements ``PeerSecurity`` for listeners with SASL, with and without TLS."""
+
+    def __init__(self, tls: NodeTls, listener: str, login: PeerLogin) -> None:
+        super().__init__(tls, listener)
+        self._login = login
+
+    async def authenticate(self, connection: Dialled) -> float | None:
+        """As ``PeerSecurity.authenticate``."""
+        return await self._login.authenticate(connection)
+
+
+def _refuse_open_controller(nth: int, listener: Listener) -> None:
+    if listener.kind != "controller" or listener.security_protocol != "PLAINTEXT":
+        return
+    try:
+        is_local = ip_address(listener.host).is_loopback
+    except ValueError:
+        is_local = listener.host == "localhost"
+    if not is_local:
+        found = f"{listener.name} on {listener.host} without authentication: whoever reaches it controls the cluster"
+        allowed = (
+            "an address of this machine alone, another protocol in listener.security.protocol.map, or "
+            "security.options.allow_open_controller_listener = true"
+        )
+        raise CompositionRefused(f"network.listeners[{nth}].bind", found, allowed)

@@ -2,12 +2,30 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import msgspec
 
 from blumfeld_security.tls.options import TlsOptions
+
+NotNegative = Annotated[int, msgspec.Meta(ge=0)]
 
 
 class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """What Kafka has no key for."""
 
     tls: TlsOptions = TlsOptions()
+    plain_users: str = ""
+    """Path of the file with the users of PLAIN: names and hashed passwords."""
+    peer_login: str = ""
+    """Path of the file with the user and the password by which this node logs in at other nodes."""
+    login_ms_max: Annotated[int, msgspec.Meta(ge=1)] = 30_000
+    """How long a connection may take to log in."""
+    failed_logins_max: NotNegative = 100
+    """Failed logins of an address in a minute, after which its logins are refused unseen; 0: no limit."""
+    oauthbearer_scopes: tuple[str, ...] = ()
+    """Scopes that a bearer token must have."""
+    oauthbearer_allowed_urls: tuple[str, ...] = ()
+    """URLs from which the issuer's keys are taken although they are neither ``https`` nor of this machine."""
+    allow_open_controller_listener: bool = False
+    """Whether a controller listener without authentication may stand on an address that others reach."""

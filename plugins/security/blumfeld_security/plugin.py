@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
+from blumfeld.spi.context import ApiHandler
 from blumfeld.spi.hooks import Composition, Metric, hookimpl
+from blumfeld.spi.image_sections import ControllerCommand, ImageSection
 from blumfeld.spi.security import Security
 from blumfeld_security.node_security import NodeSecurity
 from blumfeld_security.options import Options
+from blumfeld_security.scram.alteration import AlterCredentials
+from blumfeld_security.scram.credentials import ScramSection
 
 
 class Plugin:
@@ -16,15 +21,39 @@ class Plugin:
     options_class = Options
     roles = ("security",)
     secures = True
-    _made: NodeSecurity | None = None
+
+    def __init__(self) -> None:
+        self._security: NodeSecurity | None = None
+
+    @hookimpl
+    def blumfeld_cli_commands(self) -> Sequence[Any]:
+        """The command ``security`` with its verbs."""
+        from blumfeld_security.commands import app
+
+        return [app]
+
+    @hookimpl
+    def blumfeld_image_sections(self) -> Sequence[ImageSection]:
+        """Credentials of SCRAM."""
+        return (ScramSection(),)
+
+    @hookimpl
+    def blumfeld_controller_commands(self) -> Sequence[ControllerCommand]:
+        """AlterUserScramCredentials."""
+        return (AlterCredentials(),)
 
     @hookimpl
     def blumfeld_make_security(self, composition: Composition) -> Security:
         """Make the node's security. It opens nothing."""
-        self._made = NodeSecurity(composition)
-        return self._made
+        self._security = NodeSecurity(composition)
+        return self._security
+
+    @hookimpl
+    def blumfeld_api_handlers(self, composition: Composition) -> Sequence[ApiHandler]:
+        """SaslHandshake, SaslAuthenticate, DescribeUserScramCredentials, AlterUserScramCredentials."""
+        return () if self._security is None else self._security.handlers()
 
     @hookimpl
     def blumfeld_metrics(self) -> Sequence[Metric]:
-        """Returns the counters of TLS."""
-        return () if self._made is None else self._made.tls.metrics()
+        """Logins, and counters of TLS."""
+        return () if self._security is None else self._security.metrics()

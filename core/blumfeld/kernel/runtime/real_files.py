@@ -10,6 +10,7 @@ import fcntl
 import mmap
 import os
 import shutil
+import stat
 import sys
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -267,6 +268,10 @@ class RealFiles:
     def modified_ms(self, path: str) -> int:
         """Returns the time of the last change, in ms since the epoch."""
         return os.stat(path).st_mtime_ns // 1_000_000
+
+    def mode(self, path: str) -> int:
+        """Returns the permission bits."""
+        return stat.S_IMODE(os.stat(path).st_mode)
 
     def set_modified_ms(self, path: str, time_ms: int) -> None:
         """Set the time of the last change, in ms since the epoch."""

@@ -1,0 +1,238 @@
+"""Delegation tokens: the section ``delegation tokens`` of the image, and what a command makes of it. Pure.
+
+A token is an id and a secret. The secret is the HMAC of the id by ``delegation.token.secret.key``, so no record has it.
+"""
+
+from __future__ import annotations
+
+import hmac
+from collections.abc import Mapping, Sequence
+
+import msgspec
+
+from blumfeld.spi.context import Principal
+from blumfeld.spi.image_sections import Decided
+from blumfeld.wire.errors import BrokerError, ErrorCode
+from blumfeld.wire.messages.create_delegation_token import (
+    CreateDelegationTokenRequest,
+    CreateDelegationTokenResponse,
+)
+from blumfeld.wire.messages.expire_delegation_token import (
+    ExpireDelegationTokenRequest,
+    ExpireDelegationTokenResponse,
+)
+from blumfeld.wire.messages.metadata_records import DelegationTokenRecord, RemoveDelegationTokenRecord
+from blumfeld.wire.messages.renew_delegation_token import (
+    RenewDelegationTokenRequest,
+    RenewDelegationTokenResponse,
+)
+from blumfeld.wire.schema import Message
+
+SECTION = "delegation tokens"
+USER = "User"
+RENEWERS_MAX = 1_000
+
+
+class Token(msgspec.Struct, frozen=True):
+    """One token. Times are wall time in ms."""
+
+    token_id: str
+    owner: Principal
+    requester: Principal
+    renewers: tuple[Principal, ...]
+    issued_ms: int
+    max_ms: int
+    """It can't be renewed beyond this time."""
+    expires_ms: int
+
+    def is_alive(self, now_ms: int) -> bool:
+        """Whether it can be used and renewed."""
+        return now_ms <= self.expires_ms and now_ms <= self.max_ms
+
+    def may_renew(self, principal: Principal) -> bool:
+        """Whether the principal may renew and expire it: its owner, who asked for it, and its renewers."""
+        return principal in (self.owner, self.requester, *self.renewers)
+
+
+class TokenSection:
+    """Implements ``spi.image_sections.ImageSection``: token id → token."""
+
+    name = SECTION
+    records: tuple[type[Message], ...] = (DelegationTokenRecord, RemoveDelegationTokenRecord)
+
+    def empty(self) -> Mapping[str, Token]:
+        """Returns no tokens."""
+        return {}
+
+    def replay(self, value: Mapping[str, Token], records: Sequence[Message]) -> Mapping[str, Token]:
+        """Returns the tokens after the records."""
+        tokens = dict(value)
+        for record in records:
+            if isinstance(record, DelegationTokenRecord):
+                tokens[record.token_id] = Token(
+                    record.token_id,
+                    principal_of(record.owner),
+                    principal_of(record.requester),
+                    tuple(principal_of(each) for each in record.renewers),
+                    record.issue_timestamp,
+                    record.max_timestamp,
+                    record.expiration_timestamp,
+                )
+            elif isinstance(record, RemoveDelegationTokenRecord):
+                tokens.pop(record.token_id, None)
+        return tokens
+
+
+def principal_of(text: str) -> Principal:
+    """Returns the principal of ``User:alice``."""
+    kind, _, name = text.partition(":")
+    return Principal(name, kind)
+
+
+class TokenSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """Kafka's keys of delegation tokens."""
+
+    secret_key: bytes
+    """``delegation.token.secret.key``; empty: the cluster has no tokens."""
+    max_lifetime_ms: int = 604_800_000
+    expiry_ms: int = 86_400_000
+
+    def secret_of(self, token_id: str) -> bytes:
+        """Returns the secret of a token."""
+        return hmac.digest(self.secret_key, token_id.encode(), "sha512")
+
+
+def record_of(token: Token) -> DelegationTokenRecord:
+    """Returns the record that sets a token."""
+    return DelegationTokenRecord(
+        owner=str(token.owner),
+        requester=str(token.requester),
+        renewers=[str(each) for each in token.renewers],
+        issue_timestamp=token.issued_ms,
+        max_timestamp=token.max_ms,
+        expiration_timestamp=token.expires_ms,
+        token_id=token.token_id,
+    )
+
+
+def create(
+    request: CreateDelegationTokenRequest,
+    requester: Principal,
+    settings: TokenSettings,
+    token_id: str,
+    now_ms: int,
+) -> Decided:
+    """Decide on CreateDelegationToken.
+
+    :raises BrokerError: DELEGATION_TOKEN_AUTH_DISABLED; INVALID_PRINCIPAL_TYPE: a renewer is no user
+    """
+    _check_enabled(settings)
+    owner = requester
+    if request.owner_principal_name:
+        owner = Principal(request.owner_principal_name, request.owner_principal_type or USER)
+    others = {each.principal_type for each in request.renewers} - {USER}
+    if others or owner.type != USER or len(request.renewers) > RENEWERS_MAX:
+        raise BrokerError(ErrorCode.INVALID_PRINCIPAL_TYPE)
+    lifetime_ms = settings.max_lifetime_ms
+    if request.max_lifetime_ms > 0:
+        lifetime_ms = min(lifetime_ms, request.max_lifetime_ms)
+    token = Token(
+        token_id,
+        owner,
+        requester,
+        tuple(Principal(each.principal_name, each.principal_type) for each in request.renewers),
+        now_ms,
+        now_ms + lifetime_ms,
+        now_ms + min(lifetime_ms, settings.expiry_ms),
+    )
+    response = CreateDelegationTokenResponse(
+        principal_type=owner.type,
+        principal_name=owner.name,
+        token_requester_principal_type=requester.type,
+        token_requester_principal_name=requester.name,
+        issue_timestamp_ms=token.issued_ms,
+        expiry_timestamp_ms=token.expires_ms,
+        max_timestamp_ms=token.max_ms,
+        token_id=token_id,
+        hmac=settings.secret_of(token_id),
+    )
+    return Decided((record_of(token),), response)
+
+
+def renew(
+    tokens: Mapping[str, Token],
+    request: RenewDelegationTokenRequest,
+    principal: Principal,
+    settings: TokenSettings,
+    now_ms: int,
+) -> Decided:
+    """Decide on RenewDelegationToken.
+
+    :raises BrokerError: as :func:`_named`, and DELEGATION_TOKEN_EXPIRED
+    """
+    token = _named(tokens, bytes(request.hmac), principal, settings)
+    if not token.is_alive(now_ms):
+        raise BrokerError(ErrorCode.DELEGATION_TOKEN_EXPIRED)
+    period_ms = settings.expiry_ms
+    if request.renew_period_ms > 0:
+        period_ms = min(period_ms, request.renew_period_ms)
+    renewed = msgspec.structs.replace(token, expires_ms=min(token.max_ms, now_ms + period_ms))
+    return Decided(
+        (record_of(renewed),), RenewDelegationTokenResponse(expiry_timestamp_ms=renewed.expires_ms)
+    )
+
+
+def expire(
+    tokens: Mapping[str, Token],
+    request: ExpireDelegationTokenRequest,
+    principal: Principal,
+    settings: TokenSettings,
+    now_ms: int,
+) -> Decided:
+    """Decide on ExpireDelegationToken: set the end of a token, or remove it at once (a negative period).
+
+    :raises BrokerError: as :func:`_named`, and DELEGATION_TOKEN_EXPIRED
+    """
+    token = _named(tokens, bytes(request.hmac), principal, settings)
+    period_ms = request.expiry_time_period_ms
+    if period_ms < 0:
+        removal = RemoveDelegationTokenRecord(token_id=token.token_id)
+        return Decided((removal,), ExpireDelegationTokenResponse(expiry_timestamp_ms=now_ms))
+    if not token.is_alive(now_ms):
+        raise BrokerError(ErrorCode.DELEGATION_TOKEN_EXPIRED)
+    ending = msgspec.structs.replace(token, expires_ms=min(token.max_ms, now_ms + min(period_ms, 1 << 53)))
+    return Decided((record_of(ending),), ExpireDelegationTokenResponse(expiry_timestamp_ms=ending.expires_ms))
+
+
+def expired(tokens: Mapping[str, Token], now_ms: int) -> list[RemoveDelegationTokenRecord]:
+    """Returns the records that remove tokens which have ended."""
+    return [
+        RemoveDelegationTokenRecord(token_id=token.token_id)
+        for token in tokens.values()
+        if not token.is_alive(now_ms)
+    ]
+
+
+def _check_enabled(settings: TokenSettings) -> None:
+    if not settings.secret_key:
+        raise BrokerError(ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED)
+
+
+def _named(
+    tokens: Mapping[str, Token], secret: bytes, principal: Principal, settings: TokenSettings
+) -> Token:
+    """Returns the token with this secret.
+
+    :raises BrokerError: DELEGATION_TOKEN_AUTH_DISABLED; DELEGATION_TOKEN_NOT_FOUND;
+        DELEGATION_TOKEN_OWNER_MISMATCH: the principal may not renew it
+    """
+    _check_enabled(settings)
+    token = next(
+        (each for each in tokens.values() if hmac.compare_digest(settings.secret_of(each.token_id), secret)),
+        None,
+    )
+    if token is None:
+        raise BrokerError(ErrorCode.DELEGATION_TOKEN_NOT_FOUND)
+    if not token.may_renew(principal):
+        raise BrokerError(ErrorCode.DELEGATION_TOKEN_OWNER_MISMATCH)
+    return token
