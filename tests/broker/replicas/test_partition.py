@@ -106,6 +106,16 @@ def test_batches_whose_answers_were_lost_are_known_after_a_clean_restart(
     assert offset_of(again, sequence(sum(lengths))) == (ErrorCode.NONE, end_offset)
 
 
+def test_a_batch_is_known_behind_more_than_five_later_ones(broker: BrokerHarness) -> None:
+    """The Java client's limit of five is that of a connection: while a former leader that was cut off holds four
+    batches, it sends any number to the next one. Then it repeats the four, and nothing else until they are answered.
+    """
+    offsets = [offset_of(broker, sequence(number))[1] for number in range(60)]
+    again = [offset_of(broker, sequence(number)) for number in range(4)]
+    assert again == [(ErrorCode.NONE, at) for at in offsets[:4]]
+    assert broker.log_of("t").written_end_offset == len(offsets)
+
+
 def test_a_batch_that_no_batch_of_the_log_is_like_is_no_repetition(broker: BrokerHarness) -> None:
     for number in range(3):
         broker.produced(sequence(number))

@@ -21,7 +21,6 @@ from blumfeld.log.checkpoints import MalformedFile
 from blumfeld.log.leader_epochs import FILE_NAME as EPOCHS
 from blumfeld.log.leader_epochs import LeaderEpochCache
 from blumfeld.log.producers.aborted_transactions import AbortedTransactions
-from blumfeld.log.producers.rules import BATCHES_KEPT
 from blumfeld.log.producers.snapshot import SEQUENCE_MASK, decode_snapshot
 from blumfeld.log.producers.state import Duplicate, ProducerState
 from blumfeld.spi.compaction import AbortedTransaction
@@ -277,14 +276,18 @@ class ReplicaState:
         """Returns the batch of the log that a refused one repeats, where the producer's entry has forgotten it.
 
         A snapshot has the last batch of each producer only, as in Kafka. After a clean restart a client repeats those
-        that it had no answer for, up to five. OUT_OF_ORDER_SEQUENCE_NUMBER to the first one is fatal for librdkafka. So
-        the log is searched back from the oldest batch that the entry has: about as far as the producer wrote in
+        that it had no answer for, up to five. OUT_OF_ORDER_SEQUENCE_NUMBER to the first one is fatal for librdkafka.
+        The Java client may repeat older ones: it has five in flight at each of two leaders, and when the former one
+        is given up, the next one has many more. It repeats a batch that gets OUT_OF_ORDER_SEQUENCE_NUMBER then, and
+        sends nothing else to the partition, for ``delivery.timeout.ms`` (two minutes).
+
+        So the log is searched back from the oldest batch that the entry has: about as far as the producer wrote in
         between, as other producers write there, too.
 
         :raises OSError: the log can't be read
         """
         entry = self.producers.producer(batch.producer_id)
-        if entry is None or entry.epoch != batch.producer_epoch or not 0 < len(entry.batches) < BATCHES_KEPT:
+        if entry is None or entry.epoch != batch.producer_epoch or not entry.batches:
             return None
         oldest = entry.batches[0]
         end_offset = oldest.last_offset - oldest.offset_delta
