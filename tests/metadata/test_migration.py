@@ -17,6 +17,17 @@ def of_tree(broker_id: int, *, reads: bool = True) -> RegisterBrokerRecord:
     )
 
 
+def silent(controller: Controller) -> set[int]:
+    """The brokers that are fenced when no broker is heard from."""
+    fenced = set()
+    for now_ms in range(0, 30_000, 500):  # a controller that looks seldom was paused itself
+        found = controller.fence_expired(float(now_ms))
+        if found is not None:
+            fenced.add(found[0])
+            controller.sessions.gone(found[0])
+    return fenced
+
+
 def state(value: int) -> Message:
     return ZkMigrationStateRecord(zk_migration_state=value)
 
@@ -42,15 +53,11 @@ def test_a_broker_that_reads_the_tree_is_fenced_by_no_silence_and_no_closed_port
     moment = Moment(now_ms=0.0, wall_ms=0, next_offset=1, new_uuid=lambda: bytes(16), new_secret=bytes)
     assert controller.fence_dead(1, 7, moment).records == []
     assert controller.fence_dead(2, 7, moment).records != []
-    fenced = controller.fence_expired(1e9)
-    assert fenced is not None
-    assert fenced[0] == 2
-    controller.sessions.gone(2)
-    assert controller.fence_expired(1e9) is None
+    assert silent(controller) == {2}
 
 
 def test_a_broker_that_goes_back_to_the_tree_keeps_no_session() -> None:
     controller = Controller(image_of("c", [state(2), of_tree(1, reads=False)]), BrokerConfig({}))
     controller.take_over(0.0, None)
     controller.replay([of_tree(1)], 1, 1)
-    assert controller.fence_expired(1e9) is None
+    assert silent(controller) == set()
