@@ -108,6 +108,10 @@ zookeeper | 15 min | Java, a ZooKeeper; Kafka for --layout mixed
   campaigns.cluster --zookeeper [ --rounds 2 --down-s 6 --settle-s 1 --rate 300 --out bench-results/zookeeper.json ]
     ?--peer=peer
 
+zookeeper-migration | 5 min | Java, a ZooKeeper
+  Three nodes on a real ZooKeeper migrate to KRaft under load, go back, and migrate to the end: what is lost, and gaps.
+  campaigns.cluster.migration [ --out bench-results/zookeeper-migration.json ]
+
 metadata-scale | 40 min | Java and Kafka
   Start, fail-over of the controller and catch-up of a broker with up to a million partitions, beside Kafka.
   campaigns.metadata_scale [ --out bench-results/metadata-scale.json ] ?--peer=peer

@@ -15,7 +15,6 @@ from typing import Any, NamedTuple, cast
 
 from blumfeld.config.values import BrokerConfig
 from blumfeld.metadata.brokers.feature_levels import supported_features
-from blumfeld.metadata.brokers.migration import reads_tree
 from blumfeld.metadata.brokers.registration import (
     balance_leaders,
     elect_left_over,
@@ -167,9 +166,7 @@ class Controller:
                 self.sessions.gone(record.broker_id)
             elif record.in_controlled_shutdown > 0:
                 self.sessions.shutting_down(record.broker_id, offset)
-        elif isinstance(record, UnregisterBrokerRecord) or (
-            isinstance(record, RegisterBrokerRecord) and record.is_migrating_zk_broker
-        ):
+        elif isinstance(record, UnregisterBrokerRecord):
             self.sessions.gone(record.broker_id)
         elif isinstance(record, RegisterBrokerRecord) and not record.in_controlled_shutdown:
             self.sessions.serves(record.broker_id)
@@ -268,7 +265,7 @@ class Controller:
         goes now.
         """
         for broker in self.image.brokers.values():
-            if broker.fenced or reads_tree(self.image, broker.broker_id):
+            if broker.fenced:
                 continue
             former = broker.broker_id == own_broker_id and broker.incarnation_id != own_incarnation_id
             note = self.sessions.ended if former else self.sessions.heard

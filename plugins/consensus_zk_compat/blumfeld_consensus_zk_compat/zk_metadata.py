@@ -22,7 +22,9 @@ from blumfeld.spi.consensus import Controller as ControllerId
 from blumfeld.spi.consensus import ImageListener, OnBehalf, Quorum, ReplicaDriver
 from blumfeld.spi.context import ApiHandler
 from blumfeld.spi.hooks import Composition
+from blumfeld.spi.internal_topics import CLUSTER_METADATA_TOPIC
 from blumfeld.spi.scheduler import Lane
+from blumfeld.spi.storage import lasting
 from blumfeld.spi.zookeeper import ZooKeeper
 from blumfeld.wire.api import API_BY_KEY
 from blumfeld.wire.errors import BrokerError, ErrorCode
@@ -204,6 +206,8 @@ class ZkMetadata:
 
         :raises TreeError: a node of the tree can't be read, or the cluster belongs to KRaft
         """
+        if self._in_migration:
+            self._leave_quorum()
         session = self._sessions.present
         await make_persistent(session, top_level())
         configuration = self._configuration = self._new_configuration(session)
@@ -233,6 +237,20 @@ class ZkMetadata:
         self._life.session(session)
         if self._candidate is None:
             self._stand(session)
+
+    def _leave_quorum(self) -> None:
+        """Set the log of a quorum aside that this broker read before it went back to the tree. The controllers of
+        another try have a log of their own, with the same epochs and offsets."""
+        kept = lasting(self._composition.local_storage)
+        there = (
+            [] if kept is None else [at for at, _ in kept.partitions() if at.topic == CLUSTER_METADATA_TOPIC]
+        )
+        for partition in there:
+            assert kept is not None
+            kept.set_aside_log(partition)
+            self._events.warning(
+                "the log of a quorum is set aside: this broker reads the tree", log=str(partition)
+            )
 
     async def _loaded(self, session: ZooKeeper) -> Loaded:
         steps = loaded(session, section_kinds=self._section_kinds, in_migration=self._in_migration)

@@ -97,7 +97,8 @@ def with_acl_ids(records: Iterable[Message]) -> None:
 
 
 def _is_pushed(record: PartitionChangeRecord, *, by_leader: bool) -> bool:
-    replicas = (record.replicas, record.adding_replicas, record.removing_replicas)
+    # A broker of a quorum that the cluster migrates to assigns directories: no leader asks for that.
+    replicas = (record.replicas, record.adding_replicas, record.removing_replicas, record.directories)
     return any(value is not None for value in (replicas if by_leader else (*replicas, record.isr)))
 
 

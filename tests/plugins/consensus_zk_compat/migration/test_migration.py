@@ -13,6 +13,7 @@ from blumfeld.wire.messages.list_partition_reassignments import (
     ListPartitionReassignmentsRequest,
     ListPartitionReassignmentsResponse,
 )
+from blumfeld_kit.fakes.inodes import Tree
 from tests.plugins.consensus_zk_compat.migration.migrating import Migrating, altering
 
 
@@ -359,5 +360,34 @@ def test_a_reassignment_is_listed_by_no_broker_that_reads_the_tree() -> None:
         request = ListPartitionReassignmentsRequest(topics=None)
         answer = await nodes.ask(1, request, 0, ListPartitionReassignmentsResponse)
         assert answer.error_code == ErrorCode.UNSUPPORTED_VERSION
+
+    nodes.run(story())
+
+
+def test_a_cluster_that_went_back_migrates_again_with_controllers_that_were_formatted_anew() -> None:
+    """A broker may still have the log of the quorum that was: another quorum's has the same epochs and offsets."""
+    nodes = Migrating(quorum=1)
+
+    async def story() -> None:
+        await nodes.create("orders", 1, 3)
+        await nodes.start_quorum()
+        await nodes.migrated()
+        for node_id in (1, 2):
+            await nodes.as_kind(node_id, "kraft")
+            await nodes.write("orders", b"node %d reads the log" % node_id)
+        for node_id in (1, 2):
+            await nodes.as_kind(node_id, "zookeeper")
+            await nodes.write("orders", b"node %d reads the tree" % node_id)
+        await nodes.all[4].stop()
+        await nodes.roll_back()
+        await nodes.until(lambda: nodes.controller > 0)
+        nodes.all[4].disk.tree = Tree()
+        await nodes.start_quorum()
+        await nodes.until(lambda: nodes.said("the ZooKeeper follows the log") > 1, 90)
+        for node_id in (1, 2, 3):
+            await nodes.as_kind(node_id, "kraft")
+            await nodes.write("orders", b"again %d" % node_id)
+        await nodes.check_equal()
+        assert len(await nodes.values("orders")) == 7
 
     nodes.run(story())

@@ -64,6 +64,9 @@ def test_decisions_are_fitted_to_a_tree_while_it_follows() -> None:
     assert leader_after("a broker went") == 1, "a leader epoch begins"
     assert leader_after("a broker went", reads_tree=False) == -2
     assert leader_after("a broker went", state=3) == -2
+    assigned = PartitionChangeRecord(partition_id=0, topic_id=TOPIC, directories=[b"d" * 16, b"e" * 16])
+    part.review("a broker assigns directories", image(2), [assigned])  # type: ignore[arg-type]
+    assert assigned.leader == 1
     assert leader_after(AlterPartitionRequest()) == -2, "the leader has asked for it"
     for records, code in (
         ([FeatureLevelRecord(name="group.version", feature_level=1)], ErrorCode.INVALID_REQUEST),
