@@ -432,6 +432,16 @@ class Ensemble:
         assert self.leader is not None
         self._end(self._sessions[session_id])
 
+    def by_hand(self, *operations: Operation) -> None:
+        """Write as somebody else does, at once. There must be a leader.
+
+        :raises ZooKeeperError: the first operation that can't be done
+        """
+        assert self.leader is not None
+        stamp = self._stamp(0)
+        done, _ = self.tree.change(operations, stamp)
+        self._commit(Entry(stamp, tuple(done), _nobody_looks, None))
+
     def protect(self, path: str, auth: str) -> None:
         """Let only sessions with this name write at or below ``path``."""
         self._protected[path] = auth

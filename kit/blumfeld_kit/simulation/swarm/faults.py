@@ -99,6 +99,8 @@ class FaultClass(StrEnum):
     ZK_WRITE = "zk-write"
     """Around a write of the controller its session ends, before the write or behind it; or its answer is lost with the
     connection; or the process is killed behind it."""
+    ZK_DEPOSE = "zk-depose"
+    """Somebody deletes ``/controller``, as operators do, while the controller's messages are held up."""
     ZK_SLOW = "zk-slow"
     """A session's messages take longer, a server learns of writes late, or no write is decided for a while."""
 
@@ -129,7 +131,9 @@ PAUSES_S: dict[FaultClass, tuple[float, float]] = {
     FaultClass.POWER_AT_SYNC: (4.0, 30.0),
     FaultClass.JOINING: (4.0, 30.0),
     FaultClass.DECISION: (1.0, 8.0),
-    **dict.fromkeys(sorted(OF_ZOOKEEPER), (3.0, 30.0)),
+    **dict.fromkeys(sorted(OF_ZOOKEEPER), (1.5, 15.0)),
+    FaultClass.ZK_WRITE: (1.0, 6.0),
+    FaultClass.ZK_DEPOSE: (1.0, 6.0),
 }
 """As :data:`PAUSE_S`, for classes that wait for a moment. It passes soon, so not each of them strikes. ``DECISION``
 waits for a commit whose markers go to another node: there is about one a second."""

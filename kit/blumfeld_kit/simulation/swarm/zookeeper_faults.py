@@ -8,20 +8,22 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
-from blumfeld.spi.zookeeper import Check, Operation, SessionState
+from blumfeld.spi.zookeeper import Check, Delete, Operation, SessionState
 from blumfeld_kit.fakes.zookeeper import SimulatedZooKeeper
 from blumfeld_kit.fakes.zookeeper_session import SimulatedSession
 from blumfeld_kit.simulation.machine.host import Machine
 from blumfeld_kit.simulation.swarm.faults import FaultClass, lasts_s
 from blumfeld_kit.simulation.swarm.world import World
 from blumfeld_kit.simulation.zookeeper.coordination import Coordination
-from blumfeld_kit.simulation.zookeeper.tree_oracle import CONTROLLER_EPOCH
+from blumfeld_kit.simulation.zookeeper.tree_oracle import CONTROLLER, CONTROLLER_EPOCH
 
 CONTROLLER_CHANCE = 0.5
 """Probability that a fault of one node's session is one of the controller's."""
 SLOW_MS_MAX = 400.0
 LAG_MS_MAX = 1_500.0
-WRITES_MAX = 6
+HELD_S = (0.1, 1.2)
+"""Time for which a deposed controller's messages are held up: less than half a session, so that it isn't cut off."""
+WRITES_MAX = 2
 """A fault strikes one of the controller's next writes, at random."""
 
 
@@ -44,6 +46,7 @@ class ZooKeeperFaults:
             FaultClass.ZK_LEADER: self._leader,
             FaultClass.ZK_EXPIRY: self._expiry,
             FaultClass.ZK_WRITE: self._write,
+            FaultClass.ZK_DEPOSE: self._depose,
             FaultClass.ZK_SLOW: self._slow,
         }
 
@@ -152,11 +155,37 @@ class ZooKeeperFaults:
     async def _write(self, chance: random.Random) -> None:
         """Something ends around a write of the controller: its session before or behind the write, the connection with
         the answer, or the process."""
-        servers, left = self._servers, 1 + chance.randrange(WRITES_MAX)
+        left = 1 + chance.randrange(WRITES_MAX)
         strike = (self._expire_before, self._expire_behind, self._lose_answer, self._kill)[
             chance.randrange(4)
         ]
-        met: asyncio.Future[None] = self._world.loop.create_future()
+        session_id = await self._next_write(left, lasts_s(chance), strike)
+        self._counts[FaultClass.ZK_WRITE.value] += session_id is not None
+
+    async def _depose(self, chance: random.Random) -> None:
+        """Delete ``/controller`` at a write of the controller, whose messages are held up from then on: another node is
+        elected before the next writes arrive."""
+        left, held_s = 1 + chance.randrange(WRITES_MAX), HELD_S[0] + chance.random() * (HELD_S[1] - HELD_S[0])
+        session_id = await self._next_write(left, lasts_s(chance), lambda *_: None)
+        session = None if session_id is None else self._session_of(session_id)
+        if session is None or self._servers.leader is None or self._servers.tree.exists(CONTROLLER) is None:
+            return
+        self._counts[FaultClass.ZK_DEPOSE.value] += 1
+        session.cut()
+        self._servers.by_hand(Delete(CONTROLLER))
+        await asyncio.sleep(held_s)
+        session.heal()
+
+    async def _next_write(
+        self, left: int, seconds: float, strike: Callable[[int, Machine], None]
+    ) -> int | None:
+        """Wait for a write of the controller, and strike before it is decided. Return its session; ``None`` if the time
+        was over.
+
+        :param left: number of the write
+        """
+        servers = self._servers
+        met: asyncio.Future[int] = self._world.loop.create_future()
 
         def deciding(session_id: int, operations: Sequence[Operation]) -> None:
             nonlocal left
@@ -166,16 +195,20 @@ class ZooKeeperFaults:
             left -= 1
             machine = self._machine_of(session_id)
             if left == 0 and machine is not None:
-                met.set_result(None)
-                self._counts[FaultClass.ZK_WRITE.value] += 1
+                met.set_result(session_id)
                 self._world.network.trace.note(f"{machine.address} {strike.__name__}")
                 strike(session_id, machine)
 
         servers.deciding = deciding
         try:
-            await asyncio.wait((met,), timeout=lasts_s(chance))
+            await asyncio.wait((met,), timeout=seconds)
         finally:
             servers.deciding = _nothing
+        return met.result() if met.done() else None
+
+    def _session_of(self, session_id: int) -> SimulatedSession | None:
+        sessions = self._coordination.sessions.values()
+        return next((session for session in sessions if session.session_id == session_id), None)
 
     def _machine_of(self, session_id: int) -> Machine | None:
         for node_id, session in self._coordination.sessions.items():
@@ -194,9 +227,9 @@ class ZooKeeperFaults:
         self._world.loop.call_soon(expire)
 
     def _lose_answer(self, session_id: int, _: Machine) -> None:
-        for session in self._coordination.sessions.values():
-            if session.session_id == session_id:
-                session.lose_answers()
+        session = self._session_of(session_id)
+        if session is not None:
+            session.lose_answers()
 
     def _kill(self, _: int, machine: Machine) -> None:
         self._world.loop.call_soon(lambda: machine.crash(power_cut=False))
