@@ -68,6 +68,8 @@ class Watch:
         self._oracle = oracle
         self._leaders: dict[tuple[bytes, int, int], int] = {}
         """(topic id, partition, leader epoch) → node that led."""
+        self._processes: dict[tuple[bytes, int, int], int] = {}
+        """The same → number of the process that led (ADR 0019)."""
         self._ends = [(0, 0)] * len(world.machines)
         """Kills and power cuts of each machine, as of the last look."""
         self._ran = [True] * len(world.machines)
@@ -189,6 +191,11 @@ class Watch:
             if before != node_id:
                 raise ViolationError(
                     f"{partition.partition}: {node_id} and {before} both led in epoch {partition.leader_epoch}"
+                )
+            process = self._processes.setdefault(at, machine.incarnations)
+            if self._tree is not None and process != machine.incarnations:
+                raise ViolationError(
+                    f"{partition.partition}: two processes of node {node_id} led in epoch {partition.leader_epoch}"
                 )
 
     def _note_coordinators(self, image: ClusterImage | None) -> None:

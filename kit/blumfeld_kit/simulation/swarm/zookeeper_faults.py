@@ -23,6 +23,8 @@ SLOW_MS_MAX = 400.0
 LAG_MS_MAX = 1_500.0
 HELD_S = (0.1, 1.2)
 """Time for which a deposed controller's messages are held up: less than half a session, so that it isn't cut off."""
+ORDERS_LATE_S = 0.5
+"""Time for which its orders to brokers are held up longer."""
 WRITES_MAX = 2
 """A fault strikes one of the controller's next writes, at random."""
 
@@ -164,13 +166,15 @@ class ZooKeeperFaults:
 
     async def _depose(self, chance: random.Random) -> None:
         """Delete ``/controller`` at a write of the controller, whose messages are held up from then on: another node is
-        elected before the next writes arrive."""
+        elected before its next writes arrive, and before brokers have its orders."""
         left, held_s = 1 + chance.randrange(WRITES_MAX), HELD_S[0] + chance.random() * (HELD_S[1] - HELD_S[0])
         session_id = await self._next_write(left, lasts_s(chance), lambda *_: None)
         session = None if session_id is None else self._session_of(session_id)
         if session is None or self._servers.leader is None or self._servers.tree.exists(CONTROLLER) is None:
             return
         self._counts[FaultClass.ZK_DEPOSE.value] += 1
+        if (machine := self._machine_of(session.session_id)) is not None:
+            self._world.network.hold_streams_of(machine.address, held_s + ORDERS_LATE_S, opened=True)
         session.cut()
         self._servers.by_hand(Delete(CONTROLLER))
         await asyncio.sleep(held_s)
