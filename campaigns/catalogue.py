@@ -74,6 +74,10 @@ librdkafka-suite | 30 min | npm, a C++ compiler, make; Java for six of its tests
   librdkafka's own tests of a broker against three nodes of this build.
   campaigns.suites.librdkafka [ --out bench-results/librdkafka-suite.json ] ?--peer=peer
 
+verdicts | 10 min | Java
+  Generated ACLs, principals, hosts and requests, played to Apache Kafka and to this build: the same verdicts.
+  campaigns.verdicts --peer {peer} [ --sets 24 ]
+
 bad-input | 1 min
   What the broker answers to malformed frames, requests and batches.
   campaigns.bad_input

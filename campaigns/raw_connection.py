@@ -31,13 +31,16 @@ class ConnectionEnded(Exception):  # noqa: N818 - an event that a test may well 
 class RawConnection:
     """One blocking connection. Every wait is bounded by ``timeout_s``; a late answer raises TimeoutError."""
 
-    def __init__(self, address: str, timeout_s: float = 15.0) -> None:
+    def __init__(self, address: str, timeout_s: float = 15.0, *, source_host: str = "") -> None:
         """Connect.
 
+        :param source_host: the address of this machine that the broker sees; by default the system chooses
         :raises OSError: nobody listens at ``address`` (``host:port``)
         """
         host, _, port = address.rpartition(":")
-        self._frames = FrameSocket(host, int(port), timeout_s, frame_bytes_max=ANSWER_BYTES_MAX)
+        self._frames = FrameSocket(
+            host, int(port), timeout_s, frame_bytes_max=ANSWER_BYTES_MAX, source_host=source_host
+        )
         self._correlation_id = 0
 
     def __enter__(self) -> Self:

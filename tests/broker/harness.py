@@ -351,7 +351,16 @@ class Permissions:
     def authorize_any(self, principal: object, host: str, operation: str, resource_type: str) -> bool:
         return self.authorize(principal, host, operation, resource_type, "*")
 
-    def authorize(self, principal: object, host: str, operation: str, resource_type: str, name: str) -> bool:
+    def authorize(
+        self,
+        principal: object,
+        host: str,
+        operation: str,
+        resource_type: str,
+        name: str,
+        *,
+        quiet: bool = False,
+    ) -> bool:
         self.asked.append((operation, resource_type, name))
         return self.allows(operation, resource_type, name)
 

@@ -150,7 +150,7 @@ class FakeContext(ModelContext):
     def authorize_any(self, operation: str, resource_type: str) -> bool:
         return self.authorize(operation, resource_type, "*")
 
-    def authorize(self, operation: str, resource_type: str, name: str) -> bool:
+    def authorize(self, operation: str, resource_type: str, name: str, *, quiet: bool = False) -> bool:
         return not self._denied(operation, resource_type, name)
 
 

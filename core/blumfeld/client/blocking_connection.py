@@ -25,6 +25,7 @@ class FrameSocket:
 
     :param reuse: read all frames into the same memory; a frame is valid until the next. Large frames come faster so,
         because memory that is new to a process has to be mapped first
+    :param source_host: the address of this machine that the server sees; by default the system chooses
     :raises OSError: no server listens there
     """
 
@@ -36,8 +37,9 @@ class FrameSocket:
         *,
         frame_bytes_max: int = FRAME_BYTES_MAX,
         reuse: bool = False,
+        source_host: str = "",
     ) -> None:
-        self.socket = socket.create_connection((host, port), timeout_s)
+        self.socket = socket.create_connection((host, port), timeout_s, (source_host, 0))
         # Nagle's algorithm would hold a small request back until the answer before it was acknowledged.
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._frame_bytes_max = frame_bytes_max

@@ -77,6 +77,7 @@ def read_envelope(envelope: EnvelopeRequest) -> Forwarded:
     :raises BrokerError: INVALID_REQUEST: no readable header, an API that is not forwardable, or no address;
         PRINCIPAL_DESERIALIZATION_FAILURE
     """
+    principal = _principal(bytes(envelope.request_principal or b""))
     frame = bytes(envelope.request_data)
     try:
         header = request_header(memoryview(frame))
@@ -89,7 +90,6 @@ def read_envelope(envelope: EnvelopeRequest) -> Forwarded:
         host = str(ipaddress.ip_address(bytes(envelope.client_host_address)))
     except ValueError as error:
         raise BrokerError(ErrorCode.INVALID_REQUEST, f"the client's address: {error}") from error
-    principal = _principal(bytes(envelope.request_principal or b""))
     on_behalf = OnBehalf(principal=principal, client_host=host, client_id=header.client_id or "")
     return Forwarded(on_behalf, header.api_key, header.api_version, frame)
 

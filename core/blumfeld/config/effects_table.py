@@ -535,6 +535,7 @@ SECURED_EFFECTS: dict[str, tuple[str, str]] = {
     "sasl.oauthbearer.clock.skew.seconds": (HONOURED, SASL),
     "sasl.oauthbearer.jwks.endpoint.retry.backoff.ms": (WITHOUT, "after a failure the pause is that of sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms at once"),
     "sasl.jaas.config": (REFUSED, PASSWORD_FILES),
+    "authorizer.class.name": (HONOURED, "blumfeld_security.acls.composing"),
 }
 """Class and place of the keys that differ in a build whose security plug-in ``secures``."""
 

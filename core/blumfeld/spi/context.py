@@ -58,10 +58,18 @@ class RequestContext(Protocol):
         """
         ...
 
-    def authorize(self, operation: str, resource_type: str, name: str) -> bool:
+    @property
+    def rights_generation(self) -> int:
+        """Another number whenever an answer of :meth:`authorize` may have changed. A request that waited asks again
+        if it has."""
+        ...
+
+    def authorize(self, operation: str, resource_type: str, name: str, *, quiet: bool = False) -> bool:
         """Whether the principal may do ``operation`` (``"Read"``, ``"Write"``, ``"Describe"``…) on the resource
         (``"Topic"``, ``"Group"``, ``"Cluster"``, ``"TransactionalId"``). Every handler asks, also while
         everything is allowed.
+
+        :param quiet: as of ``Authorizer.authorize``
         """
         ...
 

@@ -23,10 +23,20 @@ class Authorizer(Protocol):
     stays; a refusal is asked for each time."""
 
     def authorize(
-        self, principal: Principal, host: str, operation: str, resource_type: str, name: str
+        self,
+        principal: Principal,
+        host: str,
+        operation: str,
+        resource_type: str,
+        name: str,
+        *,
+        quiet: bool = False,
     ) -> bool:
         """Whether the principal, from this address, may do it. Names of operations and resource types are Kafka's:
         ``"Read"``, ``"ClusterAction"``; ``"Topic"``, ``"TransactionalId"``.
+
+        :param quiet: the client didn't ask for this resource: a list is filtered, rights are shown, or another right
+            will do. The verdict is the same, and an audit leaves it out
         """
         ...
 

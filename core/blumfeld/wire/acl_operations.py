@@ -18,6 +18,7 @@ OPERATIONS = {
     "IdempotentWrite": 12,
     "CreateTokens": 13,
     "DescribeTokens": 14,
+    "TwoPhaseCommit": 15,
 }
 """Name → number."""
 

@@ -141,7 +141,7 @@ def _visible(group: DescribedGroup, context: RequestContext) -> DescribedGroup:
         for assignment in (member.assignment, member.target_assignment)
         for topic in assignment.topic_partitions
     }
-    if all(context.authorize("Describe", "Topic", name) for name in names):
+    if all(context.authorize("Describe", "Topic", name, quiet=True) for name in names):
         return group
     return DescribedGroup(
         group_id=group.group_id,

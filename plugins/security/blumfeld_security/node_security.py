@@ -9,6 +9,8 @@ from blumfeld.spi.context import ApiHandler
 from blumfeld.spi.hooks import Composition, CompositionRefused, Metric
 from blumfeld.spi.security import Authorizer, BrokerConnectionHandler, Dialled, PeerSecurity
 from blumfeld.spi.transport import ByteLayer, ConnectionHandler, Listener
+from blumfeld_security.acls.composing import acl_authorizer, acl_handlers
+from blumfeld_security.audit.trail import Trail
 from blumfeld_security.options import Options
 from blumfeld_security.sasl.node_sasl import SASL_PROTOCOLS, NodeSasl
 from blumfeld_security.sasl.peer_login import PeerLogin
@@ -25,8 +27,10 @@ class NodeSecurity:
 
     def __init__(self, composition: Composition) -> None:
         options: Options = composition.options
-        self.authorizer: Authorizer | None = None
         self._composition = composition
+        self.trail = Trail(options.audit, composition.log("audit"), composition.runtime)
+        self.acls = acl_authorizer(composition, self.trail)
+        self.authorizer: Authorizer | None = self.acls
         if not options.allow_open_controller_listener:
             for nth, listener in enumerate(composition.listeners):
                 _refuse_open_controller(nth, listener)
@@ -41,6 +45,8 @@ class NodeSecurity:
 
     async def start(self) -> None:
         """As ``Security.start``."""
+        if self.acls is not None:
+            self.acls.follow(self._composition.metadata)
         await self.sasl.start()
         await self.tls.start()
 
@@ -68,11 +74,15 @@ class NodeSecurity:
     def handlers(self) -> Sequence[ApiHandler]:
         """Returns the handlers of this plug-in's APIs."""
         composition = self._composition
-        return (*self.sasl.handlers(), *scram_handlers(composition.metadata, composition.node_id))
+        return (
+            *self.sasl.handlers(),
+            *scram_handlers(composition.metadata, composition.node_id),
+            *(() if self.acls is None else acl_handlers(composition)),
+        )
 
     def metrics(self) -> Sequence[Metric]:
         """Returns the metrics of this plug-in."""
-        return (*self.sasl.metrics(), *self.tls.metrics())
+        return (*self.sasl.metrics(), *self.trail.metrics(), *self.tls.metrics())
 
 
 class SaslPeer(TlsPeer):

@@ -6,14 +6,26 @@ from typing import Annotated
 
 import msgspec
 
+from blumfeld_security.audit.trail import AuditOptions
 from blumfeld_security.tls.options import TlsOptions
 
 NotNegative = Annotated[int, msgspec.Meta(ge=0)]
 
 
+class AclOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """``[security.options.acls]``: what Kafka's StandardAuthorizer reads beside the broker's own keys."""
+
+    super_users: tuple[str, ...] = ()
+    """Principals that may do everything: ``User:admin``. Each node of the cluster logs in as one of them."""
+    allow_everyone_if_no_acl_found: bool = False
+    """Whether everybody may use a resource on which there is no ACL."""
+
+
 class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """What Kafka has no key for."""
 
+    acls: AclOptions = AclOptions()
+    audit: AuditOptions = AuditOptions()
     tls: TlsOptions = TlsOptions()
     plain_users: str = ""
     """Path of the file with the users of PLAIN: names and hashed passwords."""

@@ -9,6 +9,8 @@ from blumfeld.spi.context import ApiHandler
 from blumfeld.spi.hooks import Composition, Metric, hookimpl
 from blumfeld.spi.image_sections import ControllerCommand, ImageSection
 from blumfeld.spi.security import Security
+from blumfeld_security.acls.commands import CreateAcls, DeleteAcls
+from blumfeld_security.acls.section import AclSection
 from blumfeld_security.node_security import NodeSecurity
 from blumfeld_security.options import Options
 from blumfeld_security.scram.alteration import AlterCredentials
@@ -34,13 +36,13 @@ class Plugin:
 
     @hookimpl
     def blumfeld_image_sections(self) -> Sequence[ImageSection]:
-        """Credentials of SCRAM."""
-        return (ScramSection(),)
+        """ACLs, and credentials of SCRAM."""
+        return (AclSection(), ScramSection())
 
     @hookimpl
     def blumfeld_controller_commands(self) -> Sequence[ControllerCommand]:
-        """AlterUserScramCredentials."""
-        return (AlterCredentials(),)
+        """CreateAcls, DeleteAcls, AlterUserScramCredentials."""
+        return (CreateAcls(), DeleteAcls(), AlterCredentials())
 
     @hookimpl
     def blumfeld_make_security(self, composition: Composition) -> Security:
@@ -50,10 +52,10 @@ class Plugin:
 
     @hookimpl
     def blumfeld_api_handlers(self, composition: Composition) -> Sequence[ApiHandler]:
-        """SaslHandshake, SaslAuthenticate, DescribeUserScramCredentials, AlterUserScramCredentials."""
+        """Logins, ACLs where they decide, and credentials of SCRAM."""
         return () if self._security is None else self._security.handlers()
 
     @hookimpl
     def blumfeld_metrics(self) -> Sequence[Metric]:
-        """Logins, and counters of TLS."""
+        """Logins, verdicts, and counters of TLS."""
         return () if self._security is None else self._security.metrics()

@@ -140,7 +140,7 @@ class ListingApis:
                         transaction_state=transaction.state.text,
                     )
                     for transactional_id, transaction in some
-                    if context.authorize("Describe", "TransactionalId", transactional_id)
+                    if context.authorize("Describe", "TransactionalId", transactional_id, quiet=True)
                 ]
                 if compiled is not None:
                     listed = yield from self._matching(compiled, listed, partition, epoch)
@@ -203,7 +203,7 @@ def _described(
     topics: dict[str, TopicData] = {}
     for some in in_pieces(transaction.partitions, STEP_ELEMENTS):
         for topic, index in some:
-            if topic in topics or context.authorize("Describe", "Topic", topic):
+            if topic in topics or context.authorize("Describe", "Topic", topic, quiet=True):
                 topics.setdefault(topic, TopicData(topic=topic)).partitions.append(index)
         yield None
     answer.topics = list(topics.values())

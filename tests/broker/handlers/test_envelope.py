@@ -40,7 +40,14 @@ class Rules:
         raise NotImplementedError
 
     def authorize(
-        self, principal: Principal, host: str, operation: str, resource_type: str, name: str
+        self,
+        principal: Principal,
+        host: str,
+        operation: str,
+        resource_type: str,
+        name: str,
+        *,
+        quiet: bool = False,
     ) -> bool:
         self.asked.append((str(principal), host, operation))
         if operation == "ClusterAction":

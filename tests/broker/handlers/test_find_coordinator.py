@@ -28,7 +28,7 @@ class Context:
     api_version: int
     listener: Listener = LISTENER
 
-    def authorize(self, operation: str, resource_type: str, name: str) -> bool:
+    def authorize(self, operation: str, resource_type: str, name: str, *, quiet: bool = False) -> bool:
         return name != "secret"
 
 

@@ -341,7 +341,7 @@ def test_the_principal_of_a_live_connection_may_change(by: str) -> None:
     class Note:
         generation = 0
 
-        def authorize(self, principal: Principal, host: str, *asked: str) -> bool:
+        def authorize(self, principal: Principal, host: str, *asked: str, quiet: bool = False) -> bool:
             asked_for.append(str(principal))
             return True
 

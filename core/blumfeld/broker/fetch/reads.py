@@ -431,6 +431,15 @@ class FetchAttempt:
             self.release()
             raise
 
+    def refuse(self, code: ErrorCode) -> None:
+        """Answer this error for each partition, and nothing else."""
+        self.release()
+        self.size_bytes = self.found_bytes = 0
+        self.decided = True
+        for read in self.reads:
+            read.diverging = None
+            read.fail(code)
+
     def _count(self, partition_read: PartitionRead) -> None:
         size = bytes_counted = 0
         if partition_read.read is not None:
@@ -499,6 +508,7 @@ class ParkedFetch(Completion[FetchResponse]):
         "_ended",
         "_plan",
         "_reader",
+        "_rights_generation",
         "_take",
         "_wait_ms",
     )
@@ -515,6 +525,7 @@ class ParkedFetch(Completion[FetchResponse]):
         self._wait_ms = wait_ms
         self._ended = False
         self._bytes_at_most = 0
+        self._rights_generation = reader.context.rights_generation
         if attempt.size_bytes:
             attempt.release()
         reader.ports.parking.until(self, wait_ms, reader.context.received_ms)
@@ -564,10 +575,24 @@ class ParkedFetch(Completion[FetchResponse]):
         """As ``Expires.expire``: answer with the bytes that are there, without an error."""
         self._ended = True
         try:
-            self._attempt.again(self._reader)
+            self._again()
             self._answer()
         except Exception as error:
             self._defect(error)
+
+    def _again(self) -> None:
+        """Bring the attempt up to date. Rights may have changed while the request waited: then each partition of a
+        consumer is looked for anew, which asks for them."""
+        reader, attempt = self._reader, self._attempt
+        generation = reader.context.rights_generation
+        if generation != self._rights_generation:
+            self._rights_generation = generation
+            if reader.follower and not reader.context.authorize("ClusterAction", "Cluster", "kafka-cluster"):
+                attempt.refuse(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+                return
+            for read in attempt.reads:
+                read.age = CHANGED
+        attempt.again(reader)
 
     def gone(self) -> None:
         """End the wait, because the connection has closed: the time that the client asked for may be long."""
@@ -579,7 +604,7 @@ class ParkedFetch(Completion[FetchResponse]):
         """Read what moved. If it isn't enough after all, wait on with an exact count."""
         attempt, reader = self._attempt, self._reader
         try:
-            attempt.again(reader)
+            self._again()
             if not attempt.enough(reader):
                 attempt.release()
                 if reader.bytes_min > 1:

@@ -46,7 +46,7 @@ class AutoCreate:
             if not allowed or name in self._in_flight:
                 continue
             if not (
-                context.authorize("Create", "Cluster", "kafka-cluster")
+                context.authorize("Create", "Cluster", "kafka-cluster", quiet=True)
                 or context.authorize("Create", "Topic", name)
             ):
                 codes[name] = ErrorCode.TOPIC_AUTHORIZATION_FAILED

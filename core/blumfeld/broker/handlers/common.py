@@ -43,7 +43,17 @@ def no_authorizer(_request: Message, _context: RequestContext) -> NoReturn:
     raise BrokerError(ErrorCode.SECURITY_DISABLED, "no authorizer is composed, so there are no ACLs")
 
 
+def cluster_operations(context: RequestContext, *, wanted: bool) -> int:
+    """Returns the mask of the operations on the cluster: the default if the request didn't ask, and none for a client
+    that may not describe the cluster."""
+    if not wanted:
+        return NO_OPERATIONS
+    if not context.authorize("Describe", "Cluster", CLUSTER_NAME, quiet=True):
+        return 0
+    return authorized_operations(context, "Cluster", CLUSTER_NAME)
+
+
 def authorized_operations(context: RequestContext, resource_type: str, name: str) -> int:
     """Returns the mask of the operations that the client may do on a resource (KIP-430)."""
     operations = OPERATIONS_OF[resource_type]
-    return mask_of(operation for operation in operations if context.authorize(operation, resource_type, name))
+    return mask_of(o for o in operations if context.authorize(o, resource_type, name, quiet=True))

@@ -14,13 +14,16 @@ answer. A parity test holds this way and the general one to the same answers.
 from __future__ import annotations
 
 import struct
+from collections.abc import Callable
 
 from blumfeld.broker.ports import Ports
 from blumfeld.broker.replicas.partition import Partition
 from blumfeld.broker.replicas.rules.append_rules import ZSTD_FROM
 from blumfeld.broker.replicas.waiting_appends import ACKS_ALL
 from blumfeld.broker.serving.dispatch import Dispatcher, Route
+from blumfeld.broker.serving.request import ConnectionState
 from blumfeld.spi.internal_topics import is_internal
+from blumfeld.spi.security import Authorizer
 from blumfeld.spi.transport import Exchange
 from blumfeld.wire.api import ApiKey
 from blumfeld.wire.batches.record_batch import TRANSACTIONAL_BIT, RecordBatch
@@ -225,7 +228,7 @@ class StraightProduce:
         self.ports = ports
         self.general = general
         self.counts = None if dispatcher.metrics is None else dispatcher.metrics.counts_of(_PRODUCE)
-        self._dispatcher = dispatcher
+        self.authorizer = dispatcher.authorizer
         self._manager = ports.hosted
         self._shape = shape = FrameShape(general.version)
         self._prefix_bytes, self._name_length_at = shape.prefix_bytes, shape.name_length_at
@@ -255,8 +258,8 @@ class StraightProduce:
         if target is None or at < 0:
             self._otherwise(exchange, frame, position, correlation_id)
             return
-        pending = target.waiter(self, exchange, target, correlation_id, len(frame))
         try:
+            pending = target.waiter(self, exchange, target, correlation_id, len(frame))
             batch = RecordBatch(frame, at)
             if batch.size_bytes != len(frame) - at - self._tail or batch.attributes & self.general_bits:
                 self.general.serve(exchange, frame, position, correlation_id)
@@ -295,12 +298,7 @@ class StraightProduce:
     def target_of(self, prefix: bytes) -> Target | None:
         """Returns the target of requests with this prefix; ``None`` if they go the general way."""
         request_head = self._shape.parse_prefix(prefix)
-        # An authorizer must be asked for each request, and a target is remembered across requests.
-        if (
-            request_head is None
-            or request_head.acks not in (ACKS_ALL, 0, 1)
-            or self._dispatcher.authorizer is not None
-        ):
+        if request_head is None or request_head.acks not in (ACKS_ALL, 0, 1):
             return None
         if self._shape.topic_ids:
             partition = self._manager.find_by_id(request_head.topic, request_head.index)
@@ -311,7 +309,10 @@ class StraightProduce:
                 return None
         if partition is None or is_internal(partition.partition.topic):
             return None
-        return Target(request_head, partition, self.general.version)
+        target = Target(request_head, partition, self.general.version)
+        if self.authorizer is not None:
+            target.guard(self.authorizer, ("Write", "Topic", partition.partition.topic))
+        return target
 
 
 class Target:
@@ -324,7 +325,25 @@ class Target:
         self.acks = one_batch.acks
         self.partition = partition
         self.response = one_batch.response if version >= 5 else one_batch.response_v3
-        self.waiter = OneCommitted if one_batch.acks == ACKS_ALL else OneWritten
+        self.waiter: Callable[[StraightProduce, Exchange, Target, int, int], OneWritten] = (
+            OneCommitted if one_batch.acks == ACKS_ALL else OneWritten
+        )
+
+    def guard(self, authorizer: Authorizer, right: tuple[str, str, str]) -> None:
+        """Let only connections in that are known to have this right. A target is remembered across connections, so
+        each request is looked at: its connection remembers what the authorizer allowed it. The general way asks the
+        authorizer."""
+        unguarded = self.waiter
+
+        def guarded(
+            way: StraightProduce, exchange: Exchange, target: Target, correlation_id: int, frame_bytes: int
+        ) -> OneWritten:
+            state: ConnectionState = exchange.connection.state
+            if state.generation != authorizer.generation or right not in state.allowed:
+                raise BrokerError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+            return unguarded(way, exchange, target, correlation_id, frame_bytes)
+
+        self.waiter = guarded
 
 
 class OneWritten:
@@ -443,8 +462,8 @@ class StraightTransactional:
         target = self._targets.get(prefix) or self._resolve(prefix, id_bytes)
         if target is None or at < 0:
             return False
-        pending = target.waiter(way, exchange, target, correlation_id, len(frame))
         try:
+            pending = target.waiter(way, exchange, target, correlation_id, len(frame))
             batch = RecordBatch(frame, at)
             if (
                 batch.size_bytes != len(frame) - at - self._tail
@@ -463,6 +482,13 @@ class StraightTransactional:
             return None
         target = self._way.target_of(self._shape.without_id(prefix, id_bytes))
         if target is not None:
+            if self._way.authorizer is not None:
+                at = 1 if self._shape.flexible else 2
+                try:
+                    transactional_id = prefix[at : at + id_bytes].decode()
+                except UnicodeDecodeError:
+                    return None
+                target.guard(self._way.authorizer, ("Write", "TransactionalId", transactional_id))
             if len(self._targets) >= PREFIXES_MAX:
                 self._targets.clear()
             self._targets[prefix] = target

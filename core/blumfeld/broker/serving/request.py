@@ -48,18 +48,22 @@ class ConnectionState:
         self.allowed.clear()
 
     def authorize(
-        self, authorizer: Authorizer, host: str, operation: str, resource_type: str, name: str
+        self, authorizer: Authorizer, host: str, operation: str, resource_type: str, name: str, quiet: bool
     ) -> bool:
         """Ask the authorizer, unless it allowed the same before. A refusal is asked for each time, so the authorizer
-        sees each."""
+        sees each. Quiet questions are not remembered: those on a long list would take the place of all others."""
         wanted = (operation, resource_type, name)
-        if self.generation != authorizer.generation or len(self.allowed) >= ALLOWED_MAX:
+        if self.generation != authorizer.generation:
             self.allowed.clear()
             self.generation = authorizer.generation
         elif wanted in self.allowed:
             return True
+        if quiet:
+            return authorizer.authorize(self.principal, host, operation, resource_type, name, quiet=True)
         if not authorizer.authorize(self.principal, host, operation, resource_type, name):
             return False
+        if len(self.allowed) >= ALLOWED_MAX:
+            self.allowed.clear()
         self.allowed.add(wanted)
         return True
 
@@ -135,11 +139,16 @@ class Request:
         """As ``RequestContext.set_principal``."""
         self._state.log_in(principal)
 
-    def authorize(self, operation: str, resource_type: str, name: str) -> bool:
+    @property
+    def rights_generation(self) -> int:
+        """As ``RequestContext.rights_generation``."""
+        return 0 if self._authorizer is None else self._authorizer.generation
+
+    def authorize(self, operation: str, resource_type: str, name: str, *, quiet: bool = False) -> bool:
         """As ``RequestContext.authorize``. Without an authorizer everything is allowed."""
         if self._authorizer is None:
             return True
-        return self._state.authorize(self._authorizer, self.peer_host, operation, resource_type, name)
+        return self._state.authorize(self._authorizer, self.peer_host, operation, resource_type, name, quiet)
 
     def authorize_any(self, operation: str, resource_type: str) -> bool:
         """As ``RequestContext.authorize_any``."""

@@ -50,4 +50,4 @@ def refused(code: ErrorCode) -> Completion[Any]:
 
 def authorized_operations(group: str, context: RequestContext) -> int:
     """Returns the mask of the operations on a group that the principal may do (KIP-430)."""
-    return mask_of(name for name in GROUP_OPERATIONS if context.authorize(name, "Group", group))
+    return mask_of(name for name in GROUP_OPERATIONS if context.authorize(name, "Group", group, quiet=True))

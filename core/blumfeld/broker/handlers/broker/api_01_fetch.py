@@ -76,9 +76,9 @@ def handlers(ports: Ports) -> list[ApiHandler]:
 
 
 def failed(request: FetchRequest, code: int, _message: str | None) -> FetchResponse:
-    """The error at the top, and for every partition named."""
+    """The error at the top, and for every partition named. One of authorization stands at the partitions alone."""
     return FetchResponse(
-        error_code=code,
+        error_code=0 if code == ErrorCode.TOPIC_AUTHORIZATION_FAILED else code,
         responses=[
             FetchableTopicResponse(
                 topic=topic.topic,
@@ -428,7 +428,7 @@ class Fetch:
         )
         listener = reader.context.listener.name
         hint = hinted_leader(cluster, partition, listener)
-        if hint is None or reader.context.api_version < ENDPOINTS_FROM:
+        if hint is None or reader.follower or reader.context.api_version < ENDPOINTS_FROM:
             return
         node, endpoint = hint
         if all(n.node_id != node.broker_id for n in response.node_endpoints):

@@ -13,10 +13,10 @@ from typing import Any
 
 from blumfeld.broker.handlers.auto_create import AutoCreate
 from blumfeld.broker.handlers.common import (
-    CLUSTER_NAME,
     NO_OPERATIONS,
     TOPICS_AT_ONCE,
     authorized_operations,
+    cluster_operations,
     is_legal_topic,
 )
 from blumfeld.broker.membership.leaders import controller_id, leader_for, live_brokers, offline_replicas
@@ -232,9 +232,9 @@ class Metadata:
             ],
             cluster_id=ports.cluster.image.cluster_id,
             controller_id=controller_id(ports.cluster),
-            cluster_authorized_operations=authorized_operations(context, "Cluster", CLUSTER_NAME)
-            if request.include_cluster_authorized_operations
-            else NO_OPERATIONS,
+            cluster_authorized_operations=cluster_operations(
+                context, wanted=request.include_cluster_authorized_operations
+            ),
             topics=list(
                 self._all(request, context)
                 if topics is None
@@ -247,7 +247,7 @@ class Metadata:
         return (
             self._topic(topics[name], request, context)
             for name in sorted(topics)
-            if context.authorize("Describe", "Topic", name)
+            if context.authorize("Describe", "Topic", name, quiet=True)
         )
 
     def _named(
@@ -293,9 +293,9 @@ class Metadata:
     ) -> MetadataResponseTopic:
         image = self._ports.cluster.image.topic_by_id(topic_id)
         if image is None or not context.authorize("Describe", "Topic", image.name):
-            return MetadataResponseTopic(
-                error_code=int(ErrorCode.UNKNOWN_TOPIC_ID), name=None, topic_id=topic_id
-            )
+            unknown = image is None
+            code = ErrorCode.UNKNOWN_TOPIC_ID if unknown else ErrorCode.TOPIC_AUTHORIZATION_FAILED
+            return MetadataResponseTopic(error_code=int(code), name=None, topic_id=topic_id)
         return self._topic(image, request, context)
 
     def _topic(

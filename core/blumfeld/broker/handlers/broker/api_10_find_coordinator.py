@@ -8,6 +8,7 @@ Kafka that coordinates it, or TRANSACTIONAL_ID_AUTHORIZATION_FAILED, which is fa
 from __future__ import annotations
 
 from blumfeld.broker.handlers.auto_create import AutoCreate
+from blumfeld.broker.handlers.common import CLUSTER_NAME
 from blumfeld.broker.membership.leaders import leader_for
 from blumfeld.broker.ports import Ports
 from blumfeld.coordinator.runtime.coordinator import partition_for
@@ -23,6 +24,7 @@ from blumfeld.wire.messages.find_coordinator import (
 
 BATCH_FROM = 4
 TRANSACTION = 1
+SHARE = 2
 
 
 def handlers(ports: Ports) -> list[ApiHandler]:
@@ -80,6 +82,8 @@ class FindCoordinator:
             if kind is None and key_type == TRANSACTION:
                 return self._elsewhere(key, context)
             if kind is None:
+                if key_type == SHARE and not context.authorize("ClusterAction", "Cluster", CLUSTER_NAME):
+                    raise BrokerError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
                 raise BrokerError(ErrorCode.INVALID_REQUEST, f"no coordinator for key type {key_type} here")
             if not context.authorize("Describe", kind.resource_type, key):
                 raise BrokerError(kind.refusal)

@@ -51,6 +51,7 @@ def handlers(ports: Ports) -> list[ApiHandler]:
 
         def complete(answer: Message) -> Message:
             assert isinstance(answer, CreateTopicsResponse)
+            answer.topics = [_shown(result, context) for result in answer.topics]
             answer.topics += [_result(topic, ErrorCode.TOPIC_AUTHORIZATION_FAILED) for topic in refused]
             answer.topics += [_result(topic, ErrorCode.THROTTLING_QUOTA_EXCEEDED) for topic in beyond]
             return answer
@@ -92,13 +93,25 @@ def failed(request: CreateTopicsRequest, code: int, message: str | None) -> Mess
 
 
 def _may_create(context: RequestContext, topic: CreatableTopic) -> bool:
-    cluster = context.authorize("Create", "Cluster", "kafka-cluster")
+    cluster = context.authorize("Create", "Cluster", "kafka-cluster", quiet=True)
     return cluster or context.authorize("Create", "Topic", topic.name)
 
 
 def _partitions(ports: Ports, topic: CreatableTopic) -> int:
     default = ports.cluster.config.int("num.partitions")
     return len(topic.assignments) or (topic.num_partitions if topic.num_partitions > 0 else default)
+
+
+def _shown(result: CreatableTopicResult, context: RequestContext) -> CreatableTopicResult:
+    """Returns the result, without its configuration if the client may not see that."""
+    if result.error_code or context.authorize("DescribeConfigs", "Topic", result.name, quiet=True):
+        return result
+    return CreatableTopicResult(
+        name=result.name,
+        topic_id=result.topic_id,
+        error_message=result.error_message,
+        topic_config_error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+    )
 
 
 def _result(topic: CreatableTopic, code: int, message: str | None = None) -> CreatableTopicResult:

@@ -5,6 +5,7 @@ v4  flexible. v5  error messages. v6  by id as well as by name. The quota of mut
 
 from __future__ import annotations
 
+from blumfeld.broker.handlers.common import CLUSTER_NAME
 from blumfeld.broker.handlers.controller_requests import forward, may_mutate
 from blumfeld.broker.ports import Ports
 from blumfeld.spi.completion import Completion
@@ -67,10 +68,13 @@ class DeleteTopics:
         topics = [DeleteTopicState(name=n) for n in request.topic_names] if by_name else request.topics
         refused: list[DeletableTopicResult] = []
         allowed: list[DeleteTopicState] = []
+        may_all = context.authorize("Delete", "Cluster", CLUSTER_NAME, quiet=True)
         for topic in topics:
-            code = self._check(topic, context) or self._charge(topic, context)
-            if code:
-                refused.append(_result(topic, code))
+            refusal = self._refusal(topic, context, may_all)
+            if refusal is None and (code := self._charge(topic, context)):
+                refusal = _result(topic, code)
+            if refusal is not None:
+                refused.append(refusal)
             else:
                 allowed.append(topic)
         # As in version 6: the controller on another node is asked in its newest version, which has no list of names.
@@ -83,18 +87,29 @@ class DeleteTopics:
 
         return forward(self._ports, request, context, request.timeout_ms, complete)
 
-    def _check(self, topic: DeleteTopicState, context: RequestContext) -> ErrorCode:
+    def _refusal(
+        self, topic: DeleteTopicState, context: RequestContext, may_all: bool
+    ) -> DeletableTopicResult | None:
+        """Returns the error of a topic that isn't to be deleted. To a client that may not describe it a topic that
+        isn't there looks like any other, and an id has no name."""
+        topics = self._ports.cluster.image.topics
         name = topic.name
         if name is None:
             known = self._ports.cluster.image.topic_by_id(topic.topic_id)
             if known is None:
                 given = topic.topic_id != ZERO_UUID
-                return ErrorCode.UNKNOWN_TOPIC_ID if given else ErrorCode.INVALID_REQUEST
+                return _result(topic, ErrorCode.UNKNOWN_TOPIC_ID if given else ErrorCode.INVALID_REQUEST)
             name = known.name
         elif topic.topic_id != ZERO_UUID:
-            return ErrorCode.INVALID_REQUEST  # name and id at once
-        allowed = context.authorize("Delete", "Topic", name)
-        return ErrorCode.NONE if allowed else ErrorCode.TOPIC_AUTHORIZATION_FAILED
+            return _result(topic, ErrorCode.INVALID_REQUEST)  # name and id at once
+        if may_all or context.authorize("Delete", "Topic", name):
+            return None
+        refusal = _result(topic, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+        if context.authorize("Describe", "Topic", name, quiet=True):
+            refusal.name = name
+            if name not in topics:
+                refusal.error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        return refusal
 
     def _charge(self, topic: DeleteTopicState, context: RequestContext) -> ErrorCode:
         image = self._ports.cluster.image

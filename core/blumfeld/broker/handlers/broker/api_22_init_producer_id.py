@@ -42,7 +42,10 @@ class InitProducerId:
             return self._transactional(request, request.transactional_id, context)
         if (request.producer_id < 0) != (request.producer_epoch < 0):
             raise BrokerError(ErrorCode.INVALID_REQUEST)
-        if not context.authorize("IdempotentWrite", "Cluster", "kafka-cluster"):
+        if not (
+            context.authorize_any("Write", "Topic")
+            or context.authorize("IdempotentWrite", "Cluster", "kafka-cluster")
+        ):
             raise BrokerError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
         answered: Completion[Message] = Completion()
 

@@ -5,6 +5,7 @@ v3  replica id.  v4 flexible.
 
 from __future__ import annotations
 
+from blumfeld.broker.handlers.common import CLUSTER_NAME
 from blumfeld.broker.ports import Ports
 from blumfeld.spi.context import ApiHandler, RequestContext
 from blumfeld.spi.steps import in_parts
@@ -56,7 +57,11 @@ def _end_of_epoch(
     ports: Ports, topic: str, epoch_query: OffsetForLeaderPartition, context: RequestContext
 ) -> EpochEndOffset:
     try:
-        if not context.authorize("Describe", "Topic", topic):
+        # Kafka lets a node ask for each topic, and a consumer for those that it may describe.
+        if not (
+            context.authorize("Describe", "Topic", topic)
+            or context.authorize("ClusterAction", "Cluster", CLUSTER_NAME, quiet=True)
+        ):
             raise BrokerError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
         partition = ports.hosted.leading(topic, epoch_query.partition)
         code = partition.check_leader_epoch(epoch_query.current_leader_epoch)

@@ -172,7 +172,10 @@ class WriteTxnMarkers:
 
         :raises BrokerError: CLUSTER_AUTHORIZATION_FAILED
         """
-        if not any(context.authorize(can, "Cluster", CLUSTER_NAME) for can in ("Alter", "ClusterAction")):
+        if not (
+            context.authorize("Alter", "Cluster", CLUSTER_NAME, quiet=True)
+            or context.authorize("ClusterAction", "Cluster", CLUSTER_NAME)
+        ):
             raise BrokerError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
         return (yield from self._place(request))
 

@@ -141,6 +141,7 @@ class DescribeConfigs:
             case _ if resource.resource_type == GROUP_RESOURCE:
                 _allow(context, "Group", name, ErrorCode.GROUP_AUTHORIZATION_FAILED)
                 return self._group_configs(name)
+        _allow(context, "Cluster", "kafka-cluster", ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
         raise BrokerError(
             ErrorCode.INVALID_REQUEST, f"no configuration of type {resource.resource_type} here"
         )

@@ -14,6 +14,8 @@ from blumfeld.wire.errors import ErrorCode
 from blumfeld.wire.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
     AlterPartitionReassignmentsResponse,
+    ReassignablePartitionResponse,
+    ReassignableTopicResponse,
 )
 from blumfeld.wire.schema import Message
 
@@ -40,6 +42,21 @@ def handlers(ports: Ports) -> list[ApiHandler]:
     ]
 
 
-def failed(_request: AlterPartitionReassignmentsRequest, code: int, message: str | None) -> Message:
-    """Returns an answer with this error at the top."""
-    return AlterPartitionReassignmentsResponse(error_code=code, error_message=message)
+def failed(request: AlterPartitionReassignmentsRequest, code: int, message: str | None) -> Message:
+    """Returns an answer with this error at the top, and for every partition, as Kafka's."""
+    return AlterPartitionReassignmentsResponse(
+        error_code=code,
+        error_message=message,
+        responses=[
+            ReassignableTopicResponse(
+                name=topic.name,
+                partitions=[
+                    ReassignablePartitionResponse(
+                        partition_index=p.partition_index, error_code=code, error_message=message
+                    )
+                    for p in topic.partitions
+                ],
+            )
+            for topic in request.topics
+        ],
+    )

@@ -8,7 +8,7 @@ Version 0 has no endpoint type. It means brokers, so a controller listener refus
 
 from __future__ import annotations
 
-from blumfeld.broker.handlers.common import CLUSTER_NAME, NO_OPERATIONS, authorized_operations
+from blumfeld.broker.handlers.common import CLUSTER_NAME, cluster_operations
 from blumfeld.broker.membership.leaders import controller_id
 from blumfeld.broker.ports import Ports
 from blumfeld.spi.context import ApiHandler, RequestContext
@@ -32,6 +32,8 @@ def handlers(ports: Ports) -> list[ApiHandler]:
                 f"no endpoint type has the number {request.endpoint_type}",
             )
         on_controller = context.listener.kind == "controller"
+        if on_controller and not context.authorize("Alter", "Cluster", CLUSTER_NAME):
+            raise BrokerError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
         if on_controller != (request.endpoint_type == CONTROLLERS):
             raise BrokerError(
                 ErrorCode.MISMATCHED_ENDPOINT_TYPE,
@@ -66,9 +68,9 @@ def _answer(
 ) -> DescribeClusterResponse:
     return DescribeClusterResponse(
         cluster_id=ports.cluster.image.cluster_id,
-        cluster_authorized_operations=authorized_operations(context, "Cluster", CLUSTER_NAME)
-        if request.include_cluster_authorized_operations
-        else NO_OPERATIONS,
+        cluster_authorized_operations=cluster_operations(
+            context, wanted=request.include_cluster_authorized_operations
+        ),
         endpoint_type=request.endpoint_type,
     )
 

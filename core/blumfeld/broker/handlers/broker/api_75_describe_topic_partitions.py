@@ -96,14 +96,20 @@ class DescribeTopicPartitions:
                 sought = None
             first = cursor.partition_index if cursor is not None and name == cursor.topic_name else 0
             topic = self._ports.cluster.image.topics.get(name)
-            if topic is not None and not context.authorize("Describe", "Topic", name):
-                self._refuse(response, request, name, topic, context)
+            # First, so that a name that is refused tells nothing of whether there is such a topic.
+            if not context.authorize("Describe", "Topic", name, quiet=not request.topics):
+                if request.topics:
+                    response.topics.append(
+                        _refused(name, ErrorCode.TOPIC_AUTHORIZATION_FAILED, NO_OPERATIONS)
+                    )
                 continue
             if not left:
                 response.next_cursor = Cursor(topic_name=name, partition_index=first)
                 break
             if topic is None:
-                self._refuse(response, request, name, topic, context)
+                legal = is_legal_topic(name)
+                code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if legal else ErrorCode.INVALID_TOPIC_EXCEPTION
+                response.topics.append(_refused(name, code, authorized_operations(context, "Topic", name)))
                 continue
             last = self._add(response, topic, first, left, context)
             left -= last - first
@@ -113,30 +119,6 @@ class DescribeTopicPartitions:
         if sought is not None:
             raise BrokerError(ErrorCode.INVALID_REQUEST)
         return response
-
-    def _refuse(
-        self,
-        response: DescribeTopicPartitionsResponse,
-        request: DescribeTopicPartitionsRequest,
-        name: str,
-        topic: TopicImage | None,
-        context: RequestContext,
-    ) -> None:
-        if not request.topics:
-            return  # the client asked for all topics: leave out those that it may not see
-        code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
-        if topic is None:
-            legal = is_legal_topic(name)
-            code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if legal else ErrorCode.INVALID_TOPIC_EXCEPTION
-        response.topics.append(
-            DescribeTopicPartitionsResponseTopic(
-                error_code=int(code),
-                name=name,
-                topic_authorized_operations=NO_OPERATIONS
-                if topic is not None
-                else authorized_operations(context, "Topic", name),
-            )
-        )
 
     def _add(
         self,
@@ -177,3 +159,9 @@ class DescribeTopicPartitions:
             last_known_elr=list(partition.last_known_elr),
             offline_replicas=offline_replicas(self._ports.cluster, partition, listener),
         )
+
+
+def _refused(name: str, code: ErrorCode, operations: int) -> DescribeTopicPartitionsResponseTopic:
+    return DescribeTopicPartitionsResponseTopic(
+        error_code=int(code), name=name, topic_authorized_operations=operations
+    )

@@ -8,10 +8,10 @@ from typing import Any
 from blumfeld.broker.handlers.groups.common import (
     TOPICS,
     GroupPorts,
+    by_rights,
     commit_codes,
     handler_of,
     names_nothing,
-    submit_for_topics,
 )
 from blumfeld.spi.completion import Completion
 from blumfeld.spi.context import ApiHandler, RequestContext
@@ -42,9 +42,13 @@ class OffsetCommit:
         """OffsetCommit. Topics that may not be read fail on their own: TOPIC_AUTHORIZATION_FAILED."""
         if not context.authorize("Read", "Group", request.group_id):
             raise BrokerError(ErrorCode.GROUP_AUTHORIZATION_FAILED)
-        if names_nothing(self._ports, request, context):
-            return Completion.of(self.failed(request, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, None))
-        return submit_for_topics(self._ports, request, context, _refused_topic)
+
+        def serve(request: OffsetCommitRequest) -> Completion[Any]:
+            if names_nothing(self._ports, request):
+                return Completion.of(self.failed(request, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, None))
+            return self._ports.coordinator.submit(request.group_id, request, context)
+
+        return by_rights(self._ports, request, context, serve, self.failed, _refused_topic)
 
     def failed(self, request: OffsetCommitRequest, code: int, _message: str | None) -> OffsetCommitResponse:
         """Every partition that was asked has the error, but for those that aren't there."""

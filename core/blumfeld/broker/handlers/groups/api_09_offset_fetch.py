@@ -151,7 +151,9 @@ class OffsetFetch:
                 return
             group: OffsetFetchResponseGroup = done.result()
             if all_asked:
-                group.topics = [t for t in group.topics if context.authorize("Describe", "Topic", t.name)]
+                group.topics = [
+                    t for t in group.topics if context.authorize("Describe", "Topic", t.name, quiet=True)
+                ]
             if context.api_version >= TOPIC_IDS_SINCE_VERSION:
                 topics = self._ports.image().topics
                 group.topics = [topic for topic in group.topics if topic.name in topics]

@@ -52,7 +52,7 @@ class DescribeGroups:
                     response.groups.append(_dead(group, code_of(item.error)))
                     continue
                 described: DescribedGroup = item.result()
-                if request.include_authorized_operations:
+                if request.include_authorized_operations and not described.error_code:
                     described.authorized_operations = authorized_operations(group, context)
                 response.groups.append(described)
             return response

@@ -42,10 +42,10 @@ class ListGroups:
         return (self._list_by_long_filters if context.is_large else self._list)(request, context)
 
     def _list(self, request: ListGroupsRequest, context: RequestContext) -> Completion[Message]:
-        all_of_them = context.authorize("Describe", "Cluster", "kafka-cluster")
+        all_of_them = context.authorize("Describe", "Cluster", "kafka-cluster", quiet=True)
 
         def may_see(group_id: str) -> bool:
-            return all_of_them or context.authorize("Describe", "Group", group_id)
+            return all_of_them or context.authorize("Describe", "Group", group_id, quiet=True)
 
         def merge(done: list[Completion[Any]]) -> Message:
             response = ListGroupsResponse()

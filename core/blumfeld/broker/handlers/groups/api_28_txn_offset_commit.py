@@ -8,10 +8,10 @@ from typing import Any
 from blumfeld.broker.handlers.groups.common import (
     TOPICS,
     GroupPorts,
+    by_rights,
     commit_codes,
     handler_of,
     names_nothing,
-    submit_for_topics,
 )
 from blumfeld.coordinator.groups.answers import code_of
 from blumfeld.coordinator.runtime.coordinator import partition_for
@@ -72,11 +72,15 @@ class TxnOffsetCommit:
             raise BrokerError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
         if not context.authorize("Read", "Group", request.group_id):
             raise BrokerError(ErrorCode.GROUP_AUTHORIZATION_FAILED)
-        if names_nothing(self._ports, request, context):
-            return Completion.of(self.failed(request, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, None))
-        if not request.group_id:
-            raise BrokerError(ErrorCode.INVALID_GROUP_ID)
-        submitted = self._verified(request, context)
+
+        def serve(request: TxnOffsetCommitRequest) -> Completion[Any]:
+            if names_nothing(self._ports, request):
+                return Completion.of(self.failed(request, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, None))
+            if not request.group_id:
+                raise BrokerError(ErrorCode.INVALID_GROUP_ID)
+            return self._verified(request, context)
+
+        submitted = by_rights(self._ports, request, context, serve, self.failed, _refused_topic)
         if context.api_version < LOAD_IN_PROGRESS_SINCE_VERSION:
             submitted = _loading_as_not_available(submitted)
         return submitted
@@ -100,12 +104,12 @@ class TxnOffsetCommit:
         """
         transactions, offsets = self._ports.transactions, self._ports.image().topics.get(OFFSETS_TOPIC)
         if transactions is None or offsets is None:
-            return submit_for_topics(self._ports, request, context, _refused_topic)
+            return self._ports.coordinator.submit(request.group_id, request, context)
         at = OFFSETS_TOPIC, partition_for(request.group_id, len(offsets.partitions))
         adds = context.api_version >= ADDS_SINCE_VERSION
         guard = _Guard(self._ports, at[1], request)
         if guard.is_open:
-            return submit_for_topics(self._ports, request, context, _refused_topic)
+            return self._ports.coordinator.submit(request.group_id, request, context)
         transaction_partitions = PartitionsOfTransaction(
             transactional_id=request.transactional_id,
             producer_id=request.producer_id,
@@ -132,7 +136,7 @@ class TxnOffsetCommit:
             if code:
                 answered.fail(BrokerError(_error(code, context.api_version)))
             else:
-                submit_for_topics(self._ports, request, context, _refused_topic).when_done(pass_on)
+                self._ports.coordinator.submit(request.group_id, request, context).when_done(pass_on)
 
         transactions.partitions_of(transaction_partitions).when_done(settle)
         return answered

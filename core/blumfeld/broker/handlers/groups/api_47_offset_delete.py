@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from blumfeld.broker.handlers.groups.common import TOPICS, GroupPorts, handler_of, submit_for_topics
+from blumfeld.broker.handlers.groups.common import TOPICS, GroupPorts, by_rights, handler_of
 from blumfeld.spi.completion import Completion
 from blumfeld.spi.context import ApiHandler, RequestContext
 from blumfeld.wire.api import ApiKey
@@ -36,7 +36,11 @@ class OffsetDelete:
             raise BrokerError(ErrorCode.GROUP_AUTHORIZATION_FAILED)
         if not request.group_id:
             raise BrokerError(ErrorCode.INVALID_GROUP_ID)
-        return submit_for_topics(self._ports, request, context, _refused_topic)
+
+        def serve(request: OffsetDeleteRequest) -> Completion[Any]:
+            return self._ports.coordinator.submit(request.group_id, request, context)
+
+        return by_rights(self._ports, request, context, serve, failed, _refused_topic)
 
 
 def failed(_request: OffsetDeleteRequest, code: int, _message: str | None) -> Message:

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from msgspec.structs import replace
 
-from blumfeld.coordinator.groups.answers import merged
+from blumfeld.coordinator.groups.answers import code_of, merged, refused
 from blumfeld.coordinator.runtime.coordinator import Coordinator
 from blumfeld.log.producers.state import ProducerState
 from blumfeld.spi.cluster import ClusterImage, TopicImage
@@ -15,9 +15,9 @@ from blumfeld.spi.completion import Completion
 from blumfeld.spi.context import ApiHandler, RequestContext
 from blumfeld.spi.steps import in_parts
 from blumfeld.spi.transactions import TransactionCoordinator
-from blumfeld.wire.errors import ErrorCode
+from blumfeld.wire.errors import BrokerError, ErrorCode
 from blumfeld.wire.messages.offset_commit import OffsetCommitRequest, OffsetCommitRequestTopic
-from blumfeld.wire.messages.offset_delete import OffsetDeleteRequest, OffsetDeleteRequestTopic
+from blumfeld.wire.messages.offset_delete import OffsetDeleteRequestTopic
 from blumfeld.wire.messages.txn_offset_commit import TxnOffsetCommitRequest, TxnOffsetCommitRequestTopic
 from blumfeld.wire.primitives import ZERO_UUID
 from blumfeld.wire.schema import Message
@@ -59,31 +59,44 @@ def handler_of(
     )
 
 
-def submit_for_topics(
+def by_rights(
     ports: GroupPorts,
-    request: OffsetCommitRequest | OffsetDeleteRequest | TxnOffsetCommitRequest,
+    request: Any,
     context: RequestContext,
+    serve: Callable[[Any], Completion[Any]],
+    failed: Callable[[Any, int, str | None], Message],
     refused_topic: Callable[[Any, int], Any],
 ) -> Completion[Any]:
-    """Submit the topics that may be read to the group's shard. The answer has all topics, in the order asked: the
-    others have TOPIC_AUTHORIZATION_FAILED by ``refused_topic``.
+    """Have ``serve`` answer a request with those of its topics that may be read. The answer has all topics, in the
+    order asked: the others have TOPIC_AUTHORIZATION_FAILED by ``refused_topic``, whatever becomes of the rest, so that
+    it tells nothing of them. If there is no rest, nobody is asked.
+
+    :param failed: makes the answer to a request that ``serve`` refused as a whole
     """
     allowed = [_may_read(ports, topic, context) for topic in request.topics]
     if all(allowed):
-        return ports.coordinator.submit(request.group_id, request, context)
-    kept: list[Any] = [topic for topic, may in zip(request.topics, allowed, strict=True) if may]
-    submitted = ports.coordinator.submit(request.group_id, replace(request, topics=kept), context)
+        return serve(request)
+    rest = replace(request, topics=[topic for topic, may in zip(request.topics, allowed, strict=True) if may])
+    served: Completion[Any]
+    try:
+        served = serve(rest) if rest.topics else Completion.of(failed(rest, ErrorCode.NONE, None))
+    except BrokerError as error:
+        served = refused(error.code)
 
     def merge(done: list[Completion[Any]]) -> Message:
-        response: Message = done[0].result()
-        answers = iter(response.topics)  # type: ignore[attr-defined]
-        response.topics = [  # type: ignore[attr-defined]
-            next(answers) if may else refused_topic(topic, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
-            for topic, may in zip(request.topics, allowed, strict=True)
-        ]
-        return response
+        error = done[0].error
+        failure = isinstance(error, BrokerError)
+        response: Any = failed(rest, int(code_of(error)), None) if failure and error else done[0].result()
+        if not getattr(response, "error_code", 0):
+            answers = iter(response.topics)
+            response.topics = [
+                next(answers) if may else refused_topic(topic, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+                for topic, may in zip(request.topics, allowed, strict=True)
+            ]
+        whole: Message = response
+        return whole
 
-    return merged([submitted], merge)
+    return merged([served], merge)
 
 
 Commit = OffsetCommitRequest | TxnOffsetCommitRequest
@@ -95,16 +108,12 @@ NO_GROUP_ASKED = (
 """Errors of a commit whose topics nobody has looked at."""
 
 
-def names_nothing(ports: GroupPorts, request: Commit, context: RequestContext) -> bool:
-    """Whether no partition of a commit is there. Its group isn't asked then, as in Kafka. A topic that may not be read
-    counts as one that is there: its answer must not tell.
-    """
+def names_nothing(ports: GroupPorts, request: Commit) -> bool:
+    """Whether no partition of a commit is there. Its group isn't asked then, as in Kafka."""
     image = ports.image()
     for entry in request.topics:
         topic, _ = _topic(image, entry)
         if topic is not None and any(p.partition_index in topic.partitions for p in entry.partitions):
-            return False
-        if not _may_read(ports, entry, context):
             return False
     return True
 

@@ -78,10 +78,11 @@ class TypeApis:
 
     def handle(self, request: Any, context: RequestContext) -> Completion[Any]:
         """Serve any API of a group type: its command goes to the shard of ``request.group_id``."""
-        if not request.group_id:
-            raise BrokerError(ErrorCode.INVALID_GROUP_ID)
         if not context.authorize("Read", "Group", request.group_id):
             raise BrokerError(ErrorCode.GROUP_AUTHORIZATION_FAILED)
+        if not request.group_id:
+            new = context.api_key == ApiKey.CONSUMER_GROUP_HEARTBEAT
+            raise BrokerError(ErrorCode.INVALID_REQUEST if new else ErrorCode.INVALID_GROUP_ID)
         return self._ports.coordinator.submit(request.group_id, request, context)
 
     def submit_to(self, group_type: str) -> Submit:

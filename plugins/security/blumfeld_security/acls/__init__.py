@@ -1,0 +1,1 @@
+"""ACLs: rules, the section of the image, commands, handlers, and the authorizer."""

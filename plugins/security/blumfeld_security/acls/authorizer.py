@@ -1,0 +1,62 @@
+"""The authorizer of a node: the rules on the ACLs of its image."""
+
+from __future__ import annotations
+
+from blumfeld.spi.cluster import ClusterImage, ImageDelta
+from blumfeld.spi.completion import Completion
+from blumfeld.spi.consensus import ClusterMetadata
+from blumfeld.spi.context import Principal
+from blumfeld_security.acls.rules import Acls, StandardRules
+from blumfeld_security.acls.section import SECTION
+from blumfeld_security.audit.trail import Trail
+
+
+class AclAuthorizer:
+    """Implements ``spi.security.Authorizer`` by the rules of Kafka's StandardAuthorizer.
+
+    Until the image is loaded only super users may do anything: the nodes of a quorum are super users, since they must
+    elect a leader before anybody can read an ACL.
+    """
+
+    def __init__(self, rules: StandardRules, trail: Trail) -> None:
+        self.generation = 0
+        self._rules = rules
+        self._trail = trail
+        self._acls: Acls | None = None
+
+    def follow(self, metadata: ClusterMetadata) -> None:
+        """Take the ACLs of the node's image, and those of each step of it."""
+        metadata.subscribe(self._step)
+
+    def _step(self, image: ClusterImage, delta: ImageDelta) -> Completion[None] | None:
+        if delta.first or SECTION in delta.section_records:
+            self._acls = image.section(SECTION)
+            self.generation += 1
+        return None
+
+    def authorize(
+        self,
+        principal: Principal,
+        host: str,
+        operation: str,
+        resource_type: str,
+        name: str,
+        *,
+        quiet: bool = False,
+    ) -> bool:
+        """As ``Authorizer.authorize``."""
+        who = f"{principal.type}:{principal.name}"
+        if self._acls is None:
+            allowed = who in self._rules.super_users
+        else:
+            allowed = self._rules.authorize(self._acls, who, host, operation, resource_type, name)
+        if not quiet:
+            self._trail.verdict(allowed, who, host, operation, resource_type, name)
+        return allowed
+
+    def authorize_any(self, principal: Principal, host: str, operation: str, resource_type: str) -> bool:
+        """As ``Authorizer.authorize_any``. Its refusal is no event: the caller has asked for another right, too."""
+        who = f"{principal.type}:{principal.name}"
+        if self._acls is None:
+            return who in self._rules.super_users
+        return self._rules.authorize_by_type(self._acls, who, host, operation, resource_type)

@@ -1,0 +1,103 @@
+"""A security plug-in whose authorizer refuses what a test tells it to refuse."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from importlib.metadata import EntryPoint, entry_points
+from typing import Any
+
+from blumfeld.plugging.registry import GROUP, Registry
+from blumfeld.spi.hooks import NoOptions, hookimpl
+from blumfeld.testing.embedded import EmbeddedBroker
+
+Right = tuple[str, str]
+"""Operation and type of resource."""
+
+
+class Switch:
+    """``Authorizer``: everybody may do everything but the refused rights."""
+
+    def __init__(self) -> None:
+        self.generation = 0
+        self.refused: Callable[[Right], bool] = lambda right: False
+        self.asked: dict[Right, None] = {}
+
+    def authorize(
+        self,
+        principal: object,
+        host: str,
+        operation: str,
+        resource_type: str,
+        name: str,
+        *,
+        quiet: bool = False,
+    ) -> bool:
+        self.asked[operation, resource_type] = None
+        return not self.refused((operation, resource_type))
+
+    def authorize_any(self, principal: object, host: str, operation: str, resource_type: str) -> bool:
+        self.asked[operation, f"any {resource_type}"] = None
+        return not self.refused((operation, f"any {resource_type}"))
+
+    @contextmanager
+    def refusing(self, refused: Callable[[Right], bool]) -> Iterator[None]:
+        """Refuse these rights while the block lasts."""
+        before, self.refused, self.asked = self.refused, refused, {}
+        self.generation += 1
+        try:
+            yield
+        finally:
+            self.refused = before
+            self.generation += 1
+
+
+SWITCH = Switch()
+"""The broker makes the plug-in itself, so a test finds the authorizer here."""
+
+
+class _Security:
+    def __init__(self) -> None:
+        self.authorizer = SWITCH
+
+    async def start(self) -> None:
+        """Nothing starts."""
+
+    async def stop(self) -> None:
+        """Nothing stops."""
+
+    def peer(self, _listener: str) -> None:
+        """Peers are dialled in plain text."""
+
+    def byte_layer(self, _listener: object) -> None:
+        """No TLS."""
+
+    def connection_handler(self, _listener: object, broker: Any) -> Any:
+        """Nothing stands in front of the broker."""
+        return broker
+
+
+class Plugin:
+    """The plug-in ``security_switch``."""
+
+    options_class = NoOptions
+    roles = ("security",)
+
+    @hookimpl
+    def blumfeld_make_security(self, composition: Any) -> _Security:
+        """The switch."""
+        return _Security()
+
+
+def switched_broker() -> EmbeddedBroker:
+    """Returns a broker, not yet started, whose authorizer is :data:`SWITCH`."""
+    point = EntryPoint("security_switch", f"{__name__}:Plugin", GROUP)
+    listeners = [
+        {"name": "PLAINTEXT", "bind": "127.0.0.1:0", "inter_broker": True},
+        {"name": "CONTROLLER", "kind": "controller", "bind": "127.0.0.1:0"},
+    ]
+    return EmbeddedBroker(
+        manifest={"network": {"listeners": listeners}, "security": {"plugin": "security_switch"}},
+        config={"auto.create.topics.enable": False},
+        registry=Registry([*entry_points(group=GROUP), point]),
+    )
