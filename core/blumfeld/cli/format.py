@@ -22,6 +22,16 @@ from blumfeld.plugging.errors import Faults, ManifestError, Problem
 from blumfeld.wire.errors import PluginContractError
 from blumfeld.wire.primitives import uuid_text
 
+AddScram = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--add-scram",
+        "-S",
+        metavar="MECHANISM=[name=NAME,password-file=PATH]",
+        help="A credential that the cluster begins with; Kafka's forms are taken, too.",
+    ),
+]
+
 
 def format_data_dir(
     manifest: Annotated[str | None, typer.Argument(help="A TOML file; none is the default node.")] = None,
@@ -49,6 +59,7 @@ def format_data_dir(
         list[str] | None,
         typer.Option("--feature", metavar="NAME=LEVEL", help="Another level than the default; 0 is none."),
     ] = None,
+    add_scram: AddScram = None,
     release_version: Annotated[
         str | None, typer.Option(help="Kafka's name of the metadata.version; only 4.3-IV0 here.")
     ] = None,
@@ -70,6 +81,7 @@ def format_data_dir(
             quorum=_quorum(standalone, controllers, no_initial_controllers),
             features=tuple(features or ()),
             release_version=release_version,
+            add_scram=tuple(add_scram or ()),
             ignore_formatted=ignore_formatted,
         )
         plans = [make_plan(node, source, faults=faults) for node in node_manifests(loaded, source, faults)]
@@ -84,6 +96,10 @@ def format_data_dir(
     except OSError as error:
         typer.echo(f"blumfeld: {error.filename}: {error.strerror}", err=True)
         raise typer.Exit(NOT_STARTED) from None
+    _tell(plans, formatted)
+
+
+def _tell(plans: Sequence[Plan], formatted: dict[str, MetaProperties]) -> None:
     for where in [directory for plan in plans for directory in plan.manifest.node.directories]:
         if (meta := formatted.get(where)) is None:
             typer.echo(f"left {where} as it is: formatted already")

@@ -28,6 +28,7 @@ from blumfeld.spi.security import Authorizer, Mechanisms, Security
 from blumfeld.spi.storage import LogStorage, TopicPartition
 from blumfeld.spi.transactions import TransactionCoordinator
 from blumfeld.spi.transport import Listener, LoopFactory, Transport
+from blumfeld.wire.schema import Message
 
 if TYPE_CHECKING:
     from blumfeld.config.values import BrokerConfig
@@ -258,6 +259,19 @@ class Hooks:
         """Called once at composition, before anything is made: sections of the cluster image that this plug-in brings.
 
         :return: the sections; two of one name, or with one type of record, fail the composition
+        """
+
+    @hookspec(firstresult=True)
+    def blumfeld_first_credentials(
+        self, runtime: Runtime, add_scram: Sequence[str]
+    ) -> Sequence[Message] | None:
+        """Called by ``blumfeld format --add-scram`` for the plug-in that ``[security]`` names: records that the
+        cluster's metadata begins with.
+
+        :param runtime: of the command; files may be read
+        :param add_scram: the values of ``--add-scram``, in order
+        :return: records of the plug-in's sections
+        :raises ValueError: a value has another form; its text is printed, so it holds no secret
         """
 
     @hookspec

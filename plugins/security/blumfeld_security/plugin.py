@@ -8,7 +8,9 @@ from typing import Any
 from blumfeld.spi.context import ApiHandler
 from blumfeld.spi.hooks import Composition, Metric, hookimpl
 from blumfeld.spi.image_sections import ControllerCommand, ImageSection
+from blumfeld.spi.runtime import Runtime
 from blumfeld.spi.security import Security
+from blumfeld.wire.schema import Message
 from blumfeld_security.acls.commands import CreateAcls, DeleteAcls
 from blumfeld_security.acls.section import AclSection
 from blumfeld_security.node_security import NodeSecurity
@@ -43,6 +45,13 @@ class Plugin:
     def blumfeld_controller_commands(self) -> Sequence[ControllerCommand]:
         """CreateAcls, DeleteAcls, AlterUserScramCredentials."""
         return (CreateAcls(), DeleteAcls(), AlterCredentials())
+
+    @hookimpl
+    def blumfeld_first_credentials(self, runtime: Runtime, add_scram: Sequence[str]) -> Sequence[Message]:
+        """The records of ``--add-scram``."""
+        from blumfeld_security.scram.first_credentials import first_credential
+
+        return [first_credential(text, runtime.files, runtime.secrets) for text in add_scram]
 
     @hookimpl
     def blumfeld_make_security(self, composition: Composition) -> Security:

@@ -7,6 +7,8 @@ id, begin a dynamic quorum, or start Kafka on the directories first.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import msgspec
 
 from blumfeld.kernel.composing.plan import Plan
@@ -28,6 +30,7 @@ from blumfeld.plugging.errors import ManifestError, Problem
 from blumfeld.plugging.plugins import PluginSet
 from blumfeld.spi.internal_topics import CLUSTER_METADATA_TOPIC
 from blumfeld.spi.runtime import Runtime
+from blumfeld.wire.schema import Message
 
 FIRST_CHECKPOINT = f"{CLUSTER_METADATA_TOPIC}-0/{CheckpointId(0, 0).name}"
 """Path of the checkpoint that names the voters, below the directory of the metadata."""
@@ -44,6 +47,8 @@ class Formatting(msgspec.Struct, frozen=True, kw_only=True):
     features: tuple[str, ...] = ()
     """``NAME=LEVEL`` each."""
     release_version: str | None = None
+    add_scram: tuple[str, ...] = ()
+    """``SCRAM-SHA-256=[name=…]`` each: credentials that the cluster begins with."""
     ignore_formatted: bool = False
     """Format the directories that aren't formatted yet, for the cluster of those that are."""
 
@@ -70,6 +75,7 @@ def format_directories(
         raise ManifestError(plan.source, [Problem("consensus.plugin", found, allowed)])
     check_quorum(plan, formatting.quorum)
     levels = _levels(plan, formatting)
+    credentials = _first_credentials(plan, runtime, formatting.add_scram)
     there = formatted_directories(runtime, node.directories)
     if there and not formatting.ignore_formatted:
         path = next(iter(there))
@@ -87,7 +93,7 @@ def format_directories(
             # A power cut could else take this directory's name, and what the node flushes there with it.
             files.sync_dir(directory.rpartition("/")[0] or "/")
         if nth == 0:
-            _write_metadata(plan, runtime, formatting.quorum, levels, meta)
+            _write_metadata(plan, runtime, formatting.quorum, levels, credentials, meta)
         # Last, because it marks the directory as formatted: after a crash before it, a retry starts over.
         files.write_atomically(f"{directory}/{META_PROPERTIES}", encode_meta_properties(meta))
         formatted[directory] = meta
@@ -95,10 +101,16 @@ def format_directories(
 
 
 def _write_metadata(
-    plan: Plan, runtime: Runtime, quorum: InitialQuorum, levels: dict[str, int], meta: MetaProperties
+    plan: Plan,
+    runtime: Runtime,
+    quorum: InitialQuorum,
+    levels: dict[str, int],
+    credentials: Sequence[Message],
+    meta: MetaProperties,
 ) -> None:
     directory, files = plan.manifest.node.directories[0], runtime.files
-    files.write_atomically(f"{directory}/{BOOTSTRAP_NAME}", bootstrap_checkpoint(levels, runtime.now_ms()))
+    checkpoint = bootstrap_checkpoint(levels, runtime.now_ms(), credentials)
+    files.write_atomically(f"{directory}/{BOOTSTRAP_NAME}", checkpoint)
     voters = initial_voters(plan, quorum, meta.directory_id)
     if voters is not None:
         path = f"{directory}/{FIRST_CHECKPOINT}"
@@ -114,3 +126,16 @@ def _levels(plan: Plan, formatting: Formatting) -> dict[str, int]:
         formatting.release_version,
         kraft_version=DYNAMIC_KRAFT_VERSION if formatting.quorum.is_dynamic else 0,
     )
+
+
+def _first_credentials(plan: Plan, runtime: Runtime, add_scram: Sequence[str]) -> Sequence[Message]:
+    if not add_scram:
+        return ()
+    for plugin in plan.plugins:
+        if plugin.role == "security":
+            hook = "blumfeld_first_credentials"
+            records = PluginSet(plan.plugins).call(plugin, hook, runtime=runtime, add_scram=add_scram)
+            if records is not None:
+                return records  # type: ignore[no-any-return]
+    found = "--add-scram, and no plug-in of this build keeps credentials"
+    raise ManifestError(plan.source, [Problem("security.plugin", found, 'one that does: "security"')])

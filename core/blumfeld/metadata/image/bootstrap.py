@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from blumfeld.metadata.image.checkpoint import BOOTSTRAP_EPOCH, encode_checkpoint
 from blumfeld.metadata.image.cluster_image import ELR_FEATURE
 from blumfeld.metadata.image.records import feature_records
@@ -16,9 +18,11 @@ from blumfeld.wire.schema import Message
 MIN_ISR = "min.insync.replicas"
 
 
-def bootstrap_checkpoint(levels: dict[str, int], timestamp_ms: int) -> bytes:
-    """Returns the bytes of ``bootstrap.checkpoint``: the feature levels that the first controller finalizes."""
-    return encode_checkpoint(feature_records(levels), epoch=BOOTSTRAP_EPOCH, timestamp_ms=timestamp_ms)
+def bootstrap_checkpoint(levels: dict[str, int], timestamp_ms: int, others: Sequence[Message] = ()) -> bytes:
+    """Returns the bytes of ``bootstrap.checkpoint``: the feature levels that the first controller finalizes, and
+    other records that the metadata begins with."""
+    records = [*feature_records(levels), *others]
+    return encode_checkpoint(records, epoch=BOOTSTRAP_EPOCH, timestamp_ms=timestamp_ms)
 
 
 def first_records(bootstrap: list[Message], min_insync_replicas: int) -> list[Message]:

@@ -155,9 +155,7 @@ class Gate:
         connection.limit_frames(self.settings.receive_bytes_max)
         session = Session(self, connection)
         self._sessions[connection.id] = self._watched[connection.id] = session
-        session.timer = self._runtime.call_later(
-            self.settings.login_ms_max, lambda: self._close(session, "no login in time")
-        )
+        session.timer = self._runtime.call_later(self.settings.login_ms_max, lambda: self._too_late(session))
 
     def closed(self, connection: Connection, reason: str) -> None:
         """Forget the session."""
@@ -207,6 +205,16 @@ class Gate:
             return None
         name = API_BY_KEY[key].name if key in API_BY_KEY else f"API key {key}"
         return f"{name} v{version} before the login: the listener wants SASL"
+
+    def _too_late(self, session: Session) -> None:
+        """Close a connection that took too long. One that said nothing gets no line in the log: controllers watch
+        brokers by such connections, and open the next."""
+        reason = "no login in time"
+        if session.state is State.NEW and not session.api_versions:
+            self._shut(session)
+            session.connection.close(reason)
+        else:
+            self._close(session, reason)
 
     def _close(self, session: Session, reason: str) -> None:
         """Close a connection that didn't log in."""

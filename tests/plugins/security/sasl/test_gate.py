@@ -166,12 +166,13 @@ def test_a_token_without_any_handshake_is_not_taken() -> None:
 
 def test_a_connection_has_some_time_to_log_in() -> None:
     rig = GateRig(login_ms_max=5_000)
-    slow, quick = rig.connect(), rig.connect()
+    slow, quick, silent = rig.connect(), rig.connect(), rig.connect()
     rig.handshake(slow)
     rig.plain(quick)
     rig.runtime.advance(5_000)
-    assert slow.closed == "no login in time"
+    assert slow.closed == silent.closed == "no login in time"
     assert quick.closed is None
+    assert len(rig.reasons()) == 1, "a connection that said nothing gets no line"
     assert rig.principal(slow) is None
 
 

@@ -1,0 +1,221 @@
+"""A node with SASL listeners: what its manifest must say, and logins over a socket."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from blumfeld.client.blocking_connection import BlockingConnection
+from blumfeld.kernel.composing.plan import make_plan
+from blumfeld.kernel.formatting.directories import Formatting, format_directories
+from blumfeld.kernel.manifest.sections import read_manifest
+from blumfeld.kernel.runtime.asyncio_runtime import AsyncioRuntime
+from blumfeld.metadata.image.checkpoint import decode_checkpoint
+from blumfeld.plugging.errors import ManifestError
+from blumfeld.spi.completion import Completion
+from blumfeld.testing.embedded import EmbeddedBroker
+from blumfeld.wire.api import response_class
+from blumfeld.wire.errors import ErrorCode
+from blumfeld.wire.messages.alter_user_scram_credentials import (
+    AlterUserScramCredentialsRequest,
+    AlterUserScramCredentialsResponse,
+    ScramCredentialUpsertion,
+)
+from blumfeld.wire.messages.describe_user_scram_credentials import (
+    DescribeUserScramCredentialsRequest,
+    DescribeUserScramCredentialsResponse,
+)
+from blumfeld.wire.messages.metadata import MetadataRequest, MetadataResponse
+from blumfeld.wire.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
+from blumfeld.wire.schema import Message
+from blumfeld_security.exchanges.passwords import hash_password
+from blumfeld_security.exchanges.scram import SHA_256
+from blumfeld_security.sasl.peer_login import Login, PeerLogin
+
+MAP = {"listener.security.protocol.map": "CLIENTS:SASL_PLAINTEXT,CONTROLLER:PLAINTEXT"}
+
+
+class Files:
+    """The files of a node's users and of its own login."""
+
+    def __init__(self, directory: Path) -> None:
+        self.users = directory / "users.toml"
+        self.login = directory / "login.toml"
+        lines = [
+            f"{user} = '{hash_password(user + '-pw', user.encode() * 4)}'" for user in ("admin", "alice")
+        ]
+        self.users.write_text("\n".join(["[users]", *lines, ""]))
+        self.login.write_text('user = "admin"\npassword = "admin-pw"\n')
+        for file in (self.users, self.login):
+            file.chmod(0o600)
+
+    @property
+    def options(self) -> dict[str, str]:
+        return {"plain_users": str(self.users), "peer_login": str(self.login)}
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory) -> Files:
+    return Files(tmp_path_factory.mktemp("secrets"))
+
+
+def manifest(options: dict[str, Any], *listeners: dict[str, Any]) -> dict[str, Any]:
+    default = {"name": "CLIENTS", "bind": "127.0.0.1:0", "inter_broker": True}
+    return {
+        "network": {"listeners": list(listeners) or [default]},
+        "security": {"plugin": "security", "options": options},
+    }
+
+
+def config(**more: Any) -> dict[str, Any]:
+    between = {"sasl.mechanism.inter.broker.protocol": "PLAIN"}
+    return {**MAP, **between, "sasl.enabled.mechanisms": ["PLAIN", "SCRAM-SHA-256"], **more}
+
+
+@pytest.fixture(scope="module")
+def broker(files: Files) -> Iterator[EmbeddedBroker]:
+    with EmbeddedBroker(manifest=manifest(files.options), config=config()) as running:
+        yield running
+
+
+class Over:
+    """``Dialled`` over a socket."""
+
+    def __init__(self, connection: BlockingConnection) -> None:
+        self._connection = connection
+
+    def send(self, request: Message, version: int, answer: Completion[Message]) -> None:
+        key = type(request).meta.key
+        assert key is not None
+        answer.complete(self._connection.ask(request, response_class(key), version))
+
+
+def connect(broker: EmbeddedBroker) -> BlockingConnection:
+    return BlockingConnection(broker.host, broker.port, "test", 20.0)
+
+
+def log_in(connection: BlockingConnection, mechanism: str, user: str, password: str) -> None:
+    async def run() -> None:
+        runtime = AsyncioRuntime(lambda where, error: None)
+        await PeerLogin(runtime, mechanism, Login(user, password)).authenticate(Over(connection))
+
+    asyncio.run(run())
+
+
+def brokers_seen(connection: BlockingConnection) -> int:
+    return len(connection.ask(MetadataRequest(), MetadataResponse, 9).brokers)
+
+
+def test_a_user_of_the_file_logs_in_and_is_served(broker: EmbeddedBroker) -> None:
+    with connect(broker) as connection:
+        log_in(connection, "PLAIN", "alice", "alice-pw")
+        assert brokers_seen(connection) == 1
+    with connect(broker) as connection, pytest.raises(ConnectionError, match="Invalid username or password"):
+        log_in(connection, "PLAIN", "alice", "wrong")
+
+
+def test_without_a_login_nothing_is_served(broker: EmbeddedBroker) -> None:
+    with connect(broker) as connection, pytest.raises(OSError, match=r"clos|reset|ended"):
+        brokers_seen(connection)
+
+
+def test_a_credential_of_scram_is_made_used_and_described(broker: EmbeddedBroker) -> None:
+    salt = b"0123456789abcdef"
+    upsertion = ScramCredentialUpsertion(
+        name="carol",
+        mechanism=1,
+        iterations=4096,
+        salt=salt,
+        salted_password=SHA_256.salted_password("carol-pw", salt, 4096),
+    )
+    with connect(broker) as admin:
+        log_in(admin, "PLAIN", "admin", "admin-pw")
+        altered = admin.ask(
+            AlterUserScramCredentialsRequest(upsertions=[upsertion]), AlterUserScramCredentialsResponse, 0
+        )
+        assert [(result.user, result.error_code) for result in altered.results] == [("carol", 0)]
+        with connect(broker) as carol:
+            log_in(carol, "SCRAM-SHA-256", "carol", "carol-pw")
+            assert brokers_seen(carol) == 1
+        described = admin.ask(
+            DescribeUserScramCredentialsRequest(users=None), DescribeUserScramCredentialsResponse, 0
+        )
+        assert [(each.user, each.credential_infos[0].iterations) for each in described.results] == [
+            ("carol", 4096)
+        ]
+
+
+def test_a_plaintext_listener_says_that_it_has_no_sasl(files: Files) -> None:
+    listeners = (
+        {"name": "PLAINTEXT", "bind": "127.0.0.1:0", "inter_broker": True},
+        {"name": "CLIENTS", "bind": "127.0.0.1:0"},
+    )
+    open_too = EmbeddedBroker(manifest=manifest(files.options, *listeners), config=config())
+    with open_too as running, connect(running) as connection:
+        answered = connection.ask(SaslHandshakeRequest(mechanism="PLAIN"), SaslHandshakeResponse, 1)
+        assert answered.error_code == ErrorCode.ILLEGAL_SASL_STATE
+        assert brokers_seen(connection) == 1
+
+
+@pytest.mark.parametrize(
+    ("options", "changed", "complaint"),
+    [
+        ({}, {"sasl.enabled.mechanisms": ["GSSAPI"]}, "Kerberos is not implemented"),
+        ({}, {"sasl.enabled.mechanisms": ["DIGEST-MD5"]}, "DIGEST-MD5 for the listener CLIENTS"),
+        ({"plain_users": ""}, {}, "security.options.plain_users: found nothing, and PLAIN is enabled"),
+        ({}, {"sasl.enabled.mechanisms": ["OAUTHBEARER"]}, "sasl.oauthbearer.jwks.endpoint.url"),
+        ({}, {"sasl.jaas.config": "x"}, "passwords lie in files of their own"),
+        ({"plain_users": "/absent"}, {}, "No such file"),
+    ],
+)
+def test_a_listener_without_what_it_needs_is_refused(
+    files: Files, options: dict[str, Any], changed: dict[str, Any], complaint: str
+) -> None:
+    with (
+        pytest.raises(Exception, match=complaint),
+        EmbeddedBroker(manifest=manifest({**files.options, **options}), config=config(**changed)),
+    ):
+        pass
+
+
+def test_an_open_controller_listener_is_refused_unless_it_is_said(files: Files) -> None:
+    client = {"name": "CLIENTS", "kind": "broker", "bind": "127.0.0.1:0", "inter_broker": True}
+    controller = {
+        "name": "CONTROLLER",
+        "kind": "controller",
+        "bind": "0.0.0.0:0",
+        "advertised": "127.0.0.1:9",
+    }
+    said = {"allow_open_controller_listener": True}
+    with (
+        pytest.raises(Exception, match="whoever reaches it controls the cluster"),
+        EmbeddedBroker(manifest=manifest(files.options, client, controller), config=config()),
+    ):
+        pass
+    with EmbeddedBroker(
+        manifest=manifest({**files.options, **said}, client, controller), config=config()
+    ) as running:
+        assert running.port
+
+
+def test_formatting_leaves_credentials_that_voters_log_in_by(tmp_path: Path) -> None:
+    def formatted(name: str, *more: str) -> list[Message]:
+        directory = tmp_path / name
+
+        async def main() -> None:
+            text = read_manifest("\n".join(more), "m.toml", data_dir=str(directory))
+            runtime = AsyncioRuntime(lambda where, error: None)
+            added = Formatting(add_scram=("SCRAM-SHA-256=[name=alice,password=pencil]",))
+            format_directories(make_plan(text, "m.toml"), runtime, added)
+
+        asyncio.run(main())
+        return decode_checkpoint((directory / "bootstrap.checkpoint").read_bytes(), "b").records
+
+    [record] = [each for each in formatted("a", "[security]", 'plugin = "security"') if each.meta.key == 11]
+    assert record.name == "alice"  # type: ignore[attr-defined]
+    with pytest.raises(ManifestError, match="no plug-in of this build keeps credentials"):
+        formatted("b")
