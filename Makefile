@@ -61,6 +61,7 @@ cluster-faults: setup  ## three nodes under load, killed, paused and stopped, be
 zookeeper: setup  ## the client of ZooKeeper on a real server: BLUMFELD_ZOOKEEPER=HOST:PORT, or one that is started (campaigns/zookeeper_server.py says how it is found); then three nodes on one, and faults
 	$(BIN)/python -m pytest -q -n 0 -rs tests/plugins/consensus_zk_compat/zookeeper
 	$(BIN)/python -m campaigns zookeeper
+	$(BIN)/python -m campaigns zookeeper-migration
 
 $(VENV)/.archive: $(VENV)/.done
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable plugins/sink_spark

@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import re
 
+import pytest
+
+from blumfeld.kernel.composing.plan import make_plan
+from blumfeld.kernel.manifest.sections import Manifest
 from blumfeld.metadata.brokers.migration import MigrationState
+from blumfeld.plugging.errors import ManifestError
+from blumfeld.plugging.sections import decode_section
 from blumfeld.spi.cluster import TOPIC_RESOURCE
 from blumfeld.wire.errors import BrokerError, ErrorCode
 from blumfeld.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from blumfeld.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
+from blumfeld.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from blumfeld.wire.messages.list_partition_reassignments import (
     ListPartitionReassignmentsRequest,
     ListPartitionReassignmentsResponse,
@@ -391,3 +399,59 @@ def test_a_cluster_that_went_back_migrates_again_with_controllers_that_were_form
         assert len(await nodes.values("orders")) == 7
 
     nodes.run(story())
+
+
+def test_no_producer_id_is_given_twice_on_either_side_of_the_copy() -> None:
+    nodes = Migrating(quorum=1)
+    given: list[int] = []
+
+    async def give() -> None:
+        for node_id in (1, 2, 3):
+            request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=60_000)
+            answer = await nodes.ask(node_id, request, 4, InitProducerIdResponse)
+            assert answer.error_code == 0
+            given.append(answer.producer_id)
+
+    async def story() -> None:
+        await nodes.create("orders", 1, 3)
+        await give()
+        await nodes.start_quorum()
+        await nodes.migrated()
+        for node_id in (1, 2):  # a process forgets the rest of its block
+            await nodes.as_kind(node_id, "zookeeper")
+        await give()
+        for node_id in (1, 2, 3):
+            await nodes.as_kind(node_id, "kraft")
+        await give()
+        await nodes.check_equal()
+        assert len(set(given)) == len(given) == 9
+
+    nodes.run(story())
+
+
+@pytest.mark.parametrize(
+    ("roles", "plugin", "found"),
+    [
+        (
+            ("broker", "controller"),
+            "consensus_zk_compat",
+            "migration: found a migration in a node with the roles",
+        ),
+        (("controller",), "consensus_kraft", "migration.plugin"),
+    ],
+)
+def test_a_migration_is_for_controllers_alone_and_leads_from_one_consensus_to_another(
+    roles: tuple[str, ...], plugin: str, found: str
+) -> None:
+    raw = {
+        "node": {"id": 1, "roles": roles},
+        "network": {
+            "listeners": [
+                {"name": "PLAINTEXT", "bind": "127.0.0.1:9092"},
+                {"name": "CONTROLLER", "kind": "controller", "bind": "127.0.0.1:9093"},
+            ][2 - len(roles) :]
+        },
+        "migration": {"plugin": plugin, "options": {"connect": "zk:2181"}},
+    }
+    with pytest.raises(ManifestError, match=re.escape(found)):
+        make_plan(decode_section(raw, Manifest, "test"), "test")
