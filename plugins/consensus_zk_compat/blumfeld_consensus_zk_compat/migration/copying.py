@@ -11,7 +11,7 @@ from blumfeld.metadata.image.cluster_image import METADATA_VERSION_FEATURE, Meta
 from blumfeld.metadata.image.difference import difference
 from blumfeld.metadata.image.kept import KEPT
 from blumfeld.metadata.image.records import image_records
-from blumfeld.metadata.slices import SLICE_RECORDS
+from blumfeld.metadata.slices import SLICE_LOOKS, SLICE_RECORDS
 from blumfeld.spi.cluster import ImageDelta, TopicImage
 from blumfeld.spi.completion import Steps
 from blumfeld.spi.storage import TopicPartition
@@ -91,14 +91,16 @@ def is_untouched(image: MetadataImage) -> bool:
     )
 
 
-def change_of(delta: ImageDelta, written: TreeTopics) -> Change:
-    """Returns one step of the image as the tree and the brokers are told of it.
+def change_of(delta: ImageDelta, written: TreeTopics) -> Steps[Change]:
+    """Returns one step of the image as the tree and the brokers are told of it; a large one in steps.
 
     :param written: the topics before the step; takes it over
     """
     new = {topic.topic_id for topic in delta.topics_created}
     steps = []
-    for topic, after in delta.partitions_changed:
+    for number, (topic, after) in enumerate(delta.partitions_changed, start=1):
+        if not number % SLICE_LOOKS:
+            yield None
         at = TopicPartition(topic.name, after.partition)
         before = None if topic.topic_id in new else written.partition(at)
         if before is None or before.partition_epoch != after.partition_epoch:
@@ -132,7 +134,7 @@ def missing(tree: MetadataImage, image: MetadataImage, written: TreeTopics) -> S
     if image.producer_ids is not None and image.producer_ids != tree.producer_ids:
         records.append(image.producer_ids)
     delta = replace(found.delta, kept_records=tuple(records))
-    return change_of(delta, written)
+    return (yield from change_of(delta, written))
 
 
 def _kept_differing(tree: MetadataImage, image: MetadataImage) -> Iterator[Message]:

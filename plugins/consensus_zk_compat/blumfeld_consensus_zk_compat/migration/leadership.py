@@ -286,6 +286,12 @@ class Leadership:
             broker_id: of_tree(registration)
             for broker_id, registration in (await seen_brokers(session, watch, self._decoded)).items()
         }
+        for other in unready(seen):
+            # It would not ask this controller for anything: what it led could not change any more.
+            self._events.error(
+                "a broker takes no part in the migration, and is not registered", broker_id=other
+            )
+            del seen[other]
         news = broker_news(self._brokers, seen)
         for went in news.went:
             self._events.warning("a broker went", broker_id=went.broker_id, broker_epoch=went.broker_epoch)

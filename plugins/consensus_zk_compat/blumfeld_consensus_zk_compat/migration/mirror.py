@@ -152,7 +152,7 @@ class Mirror:
     def _take(self) -> Steps[None]:
         while self._queue:
             delta, image, offset = self._queue.popleft()
-            change = change_of(delta, self._topics)
+            change = yield from change_of(delta, self._topics)
             yield from self._write(change, image, partial(self._committed, change, image, offset))
             room = self._writes.room
             yield room

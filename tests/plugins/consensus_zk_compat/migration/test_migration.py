@@ -12,7 +12,7 @@ from blumfeld.kernel.manifest.sections import Manifest
 from blumfeld.metadata.brokers.migration import MigrationState
 from blumfeld.plugging.errors import ManifestError
 from blumfeld.plugging.sections import decode_section
-from blumfeld.spi.cluster import TOPIC_RESOURCE
+from blumfeld.spi.cluster import TOPIC_RESOURCE, Endpoint
 from blumfeld.wire.errors import BrokerError, ErrorCode
 from blumfeld.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from blumfeld.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
@@ -21,6 +21,8 @@ from blumfeld.wire.messages.list_partition_reassignments import (
     ListPartitionReassignmentsRequest,
     ListPartitionReassignmentsResponse,
 )
+from blumfeld_consensus_zk_compat.tree import paths
+from blumfeld_consensus_zk_compat.tree.forms import BrokerNode, encode_broker
 from blumfeld_kit.fakes.inodes import Tree
 from tests.plugins.consensus_zk_compat.migration.migrating import Migrating, altering
 
@@ -455,3 +457,24 @@ def test_a_migration_is_for_controllers_alone_and_leads_from_one_consensus_to_an
     }
     with pytest.raises(ManifestError, match=re.escape(found)):
         make_plan(decode_section(raw, Manifest, "test"), "test")
+
+
+def test_a_broker_that_comes_later_and_takes_no_part_is_not_registered() -> None:
+    """Apache Kafka's, for one: nodes of this build don't start then."""
+    nodes = Migrating(quorum=1)
+
+    async def story() -> None:
+        await nodes.create("orders", 1, 3)
+        await nodes.start_quorum()
+        await nodes.migrated()
+        async with nodes.tree_session() as session:
+            await session.create(
+                paths.broker(9), encode_broker(BrokerNode(endpoints=(Endpoint("PLAINTEXT", "kafka", 9092),)))
+            )
+            await nodes.until(
+                lambda: nodes.said("a broker takes no part in the migration, and is not registered")
+            )
+            await nodes.pause(1_000)
+        assert sorted(nodes.log_image.brokers) == [1, 2, 3]
+
+    nodes.run(story())
