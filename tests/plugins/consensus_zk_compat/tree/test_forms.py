@@ -107,6 +107,7 @@ FORMS: dict[str, ReadAndWrite] = {
     ),
     "/controller_epoch": lambda path, data: forms.encode_epoch(forms.decode_epoch(path, data)),
     "/controller": lambda path, data: forms.encode_controller(forms.decode_controller(path, data)),
+    "/migration": lambda path, data: forms.encode_migration(forms.decode_migration(path, data)),
     "/delegation_token/tokens/": lambda path, data: forms_security.encode_token(
         forms_security.decode_token(path, data)
     ),
@@ -138,7 +139,7 @@ def nodes() -> list[Any]:
     return [
         pytest.param(node, id=node.path)
         for node in (*tree(), *encoded())
-        if node.data and not is_another_version(node) and node.path != paths.MIGRATION
+        if node.data and not is_another_version(node)
     ]
 
 
@@ -158,7 +159,7 @@ def test_every_form_has_a_node_of_kafka() -> None:
     seen = {
         next(above for above in FORMS if node.path.startswith(above))
         for node in (*tree(), *encoded())
-        if node.data and node.path != paths.MIGRATION
+        if node.data
     }
     assert seen == set(FORMS)
 
