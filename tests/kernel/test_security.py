@@ -7,6 +7,8 @@ from typing import Any, cast
 
 import pytest
 
+from blumfeld.config.values import BrokerConfig
+from blumfeld.kernel.description import _listener_row
 from blumfeld.kernel.node import Node
 from blumfeld.spi.transport import Listener
 from blumfeld.wire.errors import PluginContractError
@@ -34,12 +36,16 @@ class FakeSecurity:
 
     def __init__(self, composition: Any) -> None:
         self.authorizer: Any = Judge("its own")
+        self.configs: list[BrokerConfig] = []
         self.mechanisms = dict(composition.authenticators)
         self.protocols = {listener.name: listener.security_protocol for listener in composition.listeners}
 
     async def start(self) -> None: ...
 
     async def stop(self) -> None: ...
+
+    def reconfigure(self, config: BrokerConfig) -> None:
+        self.configs.append(config)
 
     def byte_layer(self, listener: Listener) -> None: ...
 
@@ -134,3 +140,23 @@ def test_nothing_of_security_is_taken_without_its_plug_in() -> None:
     assert any("security.authorizer" in line and "security.plugin" in line for line in said)
     said = complaints("security.plugin=lock", "security.plugin_options.x.a=1", **PLUGINS_BY_NAME)
     assert any("security.plugin_options.x" in line for line in said)
+
+
+def test_a_plan_names_the_protocol_of_a_listener_and_that_tls_copies_reads() -> None:
+    row = _listener_row(
+        Listener(name="OUTSIDE", kind="broker", host="127.0.0.1", port=9093, security_protocol="SSL")
+    )
+    assert "SSL: TLS, for which reads are copied" in row[-1]
+    plain = _listener_row(Listener(name="PLAINTEXT", kind="broker", host="127.0.0.1", port=9092))
+    assert plain[-1] == ""
+
+
+def test_security_is_told_of_keys_that_change_at_run_time(tmp_path: Path) -> None:
+    async def body(node: Node) -> None:
+        security = cast("Any", node.composition.security)
+        changed = BrokerConfig({"listener.name.plaintext.ssl.client.auth": "required"})
+        node._config_changed(changed)
+        assert security.configs == [changed]
+
+    plan = plan_of("security.plugin=lock", data_dir=tmp_path, **PLUGINS_BY_NAME)
+    with_node(plan, body)

@@ -126,7 +126,16 @@ def _listener_row(listener: Listener) -> tuple[str, ...]:
     notes = [] if advertised in (bound, port) else [f"advertised as {advertised}"]
     if listener.inter_broker:
         notes.append("brokers come in by it")
+    if listener.security_protocol != "PLAINTEXT":
+        notes.append(PROTOCOL_NOTES[listener.security_protocol])
     return (listener.name, listener.kind, where, ", ".join(notes))
+
+
+PROTOCOL_NOTES = {
+    "SSL": "SSL: TLS, for which reads are copied",
+    "SASL_PLAINTEXT": "SASL_PLAINTEXT: SASL without TLS",
+    "SASL_SSL": "SASL_SSL: SASL in TLS, for which reads are copied",
+}
 
 
 def address_text(host: str, port: int) -> str:

@@ -473,12 +473,14 @@ class Node:
         return transport_limits(config, listener.name, self.plan.manifest.network.answer_memory_bytes_max)
 
     def _config_changed(self, config: BrokerConfig) -> None:
-        """Apply limits to the listeners that were changed at run time."""
+        """Apply what was changed at run time: limits of listeners, and keys of security."""
         try:
             for listener in self.composition.listeners:
                 self.composition.transport.limit(listener.name, self._limits(config, listener))
         except ConfigError as error:  # another build wrote the value: keep the present limits
             self._events.warning("limits of connections not changed", error=str(error))
+        if self.composition.security is not None:
+            self.composition.security.reconfigure(config)
 
     async def _stop_observer(self, observer: Observer) -> None:
         turn: Completion[None] = Completion()

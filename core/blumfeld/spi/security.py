@@ -9,6 +9,7 @@ from typing import Protocol, TypeAlias
 
 import msgspec
 
+from blumfeld.config.values import BrokerConfig
 from blumfeld.spi.completion import Completion
 from blumfeld.spi.context import Principal
 from blumfeld.spi.transport import ByteLayer, Connection, ConnectionHandler, Listener
@@ -128,6 +129,11 @@ class Security(Protocol):
 
     async def stop(self) -> None:
         """Called once the listeners are closed. Legal without :meth:`start`."""
+        ...
+
+    def reconfigure(self, config: BrokerConfig) -> None:
+        """Take keys that were changed at run time, such as a listener's certificate. Must not block or raise: a value
+        that can't be used leaves what holds, with a line in the log."""
         ...
 
     def byte_layer(self, listener: Listener) -> Callable[[], ByteLayer] | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from ipaddress import ip_address
 
+from blumfeld.config.values import BrokerConfig
 from blumfeld.spi.context import ApiHandler
 from blumfeld.spi.hooks import Composition, CompositionRefused, Metric
 from blumfeld.spi.security import Authorizer, BrokerConnectionHandler, Dialled, PeerSecurity
@@ -53,6 +54,10 @@ class NodeSecurity:
     async def stop(self) -> None:
         """As ``Security.stop``."""
         await self.tls.stop()
+
+    def reconfigure(self, config: BrokerConfig) -> None:
+        """As ``Security.reconfigure``."""
+        self.tls.reconfigure(config)
 
     def byte_layer(self, listener: Listener) -> Callable[[], ByteLayer] | None:
         """As ``Security.byte_layer``."""

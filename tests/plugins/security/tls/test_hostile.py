@@ -14,9 +14,6 @@ from tests.plugins.security.tls.authority import CLIENT, client_context
 from tests.plugins.security.tls.ends import Stranger, server
 from tests.plugins.security.tls.test_layer import context
 
-EVERYDAY = 20_000
-MANY = 200_000
-
 
 def spoiled(data: bytes, chance: random.Random) -> bytes:
     """The bytes with a few faults."""
@@ -35,9 +32,9 @@ def spoiled(data: bytes, chance: random.Random) -> bytes:
     return bytes(made)
 
 
-def fuzz(folder: Path, count: int) -> None:
+def fuzz(folder: Path, seed: int, count: int = 10_000) -> None:
     """Spoil first messages, and now and then second ones."""
-    runtime, chance = FakeRuntime(), random.Random(32)
+    runtime, chance = FakeRuntime(), random.Random(seed)
     handshakes = Handshakes(runtime)
     served = context(ssl_client_auth="required")
     client = client_context(folder, CLIENT)
@@ -54,8 +51,6 @@ def fuzz(folder: Path, count: int) -> None:
         assert near.layer.principal is None
         assert near.plain == b""
         near.layer.detach()
-        if nth % 1_000 == 0:
-            runtime.advance(1)  # virtual time may not stand still for long
     assert entered == 0
     assert not handshakes._open
     assert handshakes._admitted == 0
@@ -76,18 +71,20 @@ def second_message(near: object, far: Stranger, chance: random.Random) -> bool:
 
 
 def test_fuzzed_handshakes_let_nobody_in(tmp_path: Path) -> None:
-    fuzz(tmp_path, EVERYDAY)
+    for seed in range(2):
+        fuzz(tmp_path, seed)
 
 
 @pytest.mark.slow
 def test_many_fuzzed_handshakes_let_nobody_in(tmp_path: Path) -> None:
-    fuzz(tmp_path, MANY)
+    for seed in range(2, 22):
+        fuzz(tmp_path, seed)
 
 
 def test_fuzzed_records_after_the_handshake_close_the_connection(tmp_path: Path) -> None:
     runtime, chance = FakeRuntime(), random.Random(33)
     served, client = context(), client_context(tmp_path)
-    for _ in range(300):
+    for _ in range(100):
         near, far = server(runtime, served), Stranger(client)
         near.take(far.step())
         far.incoming.write(near.sent())
