@@ -8,6 +8,7 @@ import pytest
 
 from blumfeld.log.checkpoints import decode_properties
 from blumfeld.spi.completion import Completion
+from blumfeld.spi.storage import TopicPartition
 from blumfeld.spi.zookeeper import NodeStat, Watch
 from blumfeld.wire.errors import ErrorCode
 from blumfeld.wire.messages.alter_partition_reassignments import (
@@ -270,6 +271,30 @@ def test_a_configuration_that_cannot_be_read_is_not_altered_and_its_node_is_name
         answer = await _alter(nodes, 1, "5000")
         assert answer.responses[0].error_code == ErrorCode.UNKNOWN_SERVER_ERROR
         assert paths.config("topics/orders") in (answer.responses[0].error_message or "")
+
+    nodes.run(story())
+
+
+def test_every_node_shows_a_replica_on_a_lost_disk_offline_until_its_broker_comes_again() -> None:
+    nodes = ZkNodes(3)
+
+    async def offline(node_id: int) -> list[int]:
+        (topic,) = (await nodes.shown(node_id)).topics
+        return topic.partitions[0].offline_replicas
+
+    async def story() -> None:
+        await nodes.create("orders", replicas=3)
+        candidate = nodes.metadata(nodes.controller)._candidate
+        assert candidate is not None
+        assert candidate.term is not None
+        follower = next(at for at in (1, 2, 3) if at not in (nodes.controller, nodes.leader("orders", 1)))
+        candidate.term.active.replicas_failed(follower, [TopicPartition("orders", 0)])
+        await nodes.pause(500)
+        assert [await offline(at) for at in (1, 2, 3)] == [[follower]] * 3
+        nodes.machine(follower).crash(power_cut=False)
+        assert await nodes.machine(follower).start()
+        await nodes.pause(500)
+        assert [await offline(at) for at in (1, 2, 3)] == [[]] * 3
 
     nodes.run(story())
 

@@ -12,7 +12,7 @@ from typing import NamedTuple, TypeAlias
 import msgspec
 
 from blumfeld.metadata.image.cluster_image import MetadataImage
-from blumfeld.metadata.partitions.directories import LOST_DIRECTORY, directory_of
+from blumfeld.metadata.partitions.directories import directory_of, has_online_directory
 from blumfeld.spi.cluster import PartitionImage, TopicImage
 from blumfeld.spi.consensus import Controller as ControllerId
 from blumfeld.spi.storage import TopicPartition
@@ -221,7 +221,7 @@ def update_metadata(sender: Sender, placed: Sequence[Placed], live: LiveBrokers)
 def _is_offline(image: PartitionImage, replica: int, live: LiveBrokers) -> bool:
     if replica not in live.ids:
         return True
-    return bool(image.directories) and directory_of(image, replica) == LOST_DIRECTORY
+    return bool(image.directories) and not live.has_online(replica, directory_of(image, replica))
 
 
 def stop_replica(sender: Sender, stops: Iterable[tuple[TopicPartition, Stop]]) -> StopReplicaRequest:
@@ -265,6 +265,10 @@ class LiveBrokers:
             )
             for broker_id in sorted(self.ids)
         ]
+
+    def has_online(self, broker_id: int, directory_id: bytes) -> bool:
+        """Returns whether a replica in this directory of a live broker can be used."""
+        return has_online_directory(self._image.brokers[broker_id], directory_id)
 
     def leaders(self, ids: Iterable[int]) -> list[LeaderAndIsrLiveLeader]:
         """Returns those of these brokers that live and have the listener."""

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
+from blumfeld.broker.cluster import ClusterView
+from blumfeld.broker.membership.leaders import offline_replicas
 from blumfeld.metadata.image.cluster_image import MetadataImage
+from blumfeld.metadata.partitions.directories import LOST_DIRECTORY, MIGRATING_DIRECTORY
 from blumfeld.spi.cluster import ImageDelta, PartitionImage
 from blumfeld.spi.completion import Completion
 from blumfeld.spi.consensus import Controller
@@ -247,6 +251,33 @@ def test_an_older_state_than_that_of_the_tree_changes_nothing(node: Node) -> Non
     node.ask(show(moved(2, 3)))
     node.ask(show(moved(1, 2)))
     assert node.image.image.topics["orders"].partitions[0].leader == 2
+
+
+def offline_at(node: Node) -> list[int]:
+    """The replicas of ``orders``-0 that this node's Metadata shows offline."""
+    cluster = SimpleNamespace(image=node.image.image)
+    return offline_replicas(
+        cast("ClusterView", cluster), cluster.image.topics["orders"].partitions[0], LISTENER
+    )
+
+
+def test_a_replica_on_a_lost_disk_of_a_live_broker_is_offline_until_it_is_well_again(node: Node) -> None:
+    """No epoch moves with a follower's disk."""
+    node.ask(show(moved(2, 0, directories=(LOST_DIRECTORY, MIGRATING_DIRECTORY))))
+    assert offline_at(node) == [1]
+    changed = len(node.deltas)
+    node.ask(show(moved(2, 0, directories=(LOST_DIRECTORY, MIGRATING_DIRECTORY))))
+    assert len(node.deltas) == changed, "nothing is new"
+    node.ask(show(moved(2, 0)))
+    assert offline_at(node) == []
+
+
+def test_a_replica_whose_broker_went_is_offline_only_until_the_broker_is_there_again(node: Node) -> None:
+    alone = image_of(broker(2))
+    node.ask(show(moved(2, 1, isr=(2,)), image=alone))
+    assert offline_at(node) == [1]
+    node.ask(show())
+    assert offline_at(node) == []
 
 
 def test_brokers_come_and_go_with_each_list_and_this_node_stays(node: Node) -> None:

@@ -418,6 +418,25 @@ def test_a_replica_on_a_lost_disk_is_shown_offline(brokers: Brokers) -> None:
     ]
 
 
+def test_a_replica_in_a_directory_that_its_broker_has_no_more_is_shown_offline(brokers: Brokers) -> None:
+    """In a migration the controller is KRaft's: a broker of the quorum tells which directories it has online."""
+    online, failed = b"a" * 16, b"b" * 16
+    records = [broker(1), replace(broker(2), log_dirs=[online])]
+    on = [
+        partition(ORDERS, index, (1, 2), directories=[bytes(16), directory])
+        for index, directory in enumerate((online, failed))
+    ]
+    brokers.begin(image_of(*records, TopicRecord(name="orders", topic_id=ORDERS), *on))
+    states = [
+        state.offline_replicas
+        for message in brokers.take(1)
+        if isinstance(message, UpdateMetadataRequest)
+        for topic in message.topic_states
+        for state in topic.partition_states
+    ]
+    assert states == [[], [2]]
+
+
 def test_a_queue_that_is_sent_at_once_is_no_end_of_the_channel(
     brokers: Brokers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
