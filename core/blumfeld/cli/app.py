@@ -158,7 +158,10 @@ def plan(
         source = manifest or NO_FILE
         faults = Faults(source)
         loaded = load_manifest(manifest, overrides or (), data_dir, listen, faults)
-        planned = [make_plan(node, source, faults=faults) for node in node_manifests(loaded, source, faults)]
+        planned = [
+            make_plan(node, source, faults=faults, written=loaded)
+            for node in node_manifests(loaded, source, faults)
+        ]
         if len(planned) > 1:
             typer.echo(describe_nodes(planned))
         typer.echo(asyncio.run(describe(planned[0])), nl=False)

@@ -84,7 +84,10 @@ def format_data_dir(
             add_scram=tuple(add_scram or ()),
             ignore_formatted=ignore_formatted,
         )
-        plans = [make_plan(node, source, faults=faults) for node in node_manifests(loaded, source, faults)]
+        plans = [
+            make_plan(node, source, faults=faults, written=loaded)
+            for node in node_manifests(loaded, source, faults)
+        ]
         formatted = asyncio.run(_formatted(loaded, plans, formatting))
     except (ManifestError, PluginContractError) as error:
         for line in str(error).splitlines():

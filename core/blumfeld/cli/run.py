@@ -34,7 +34,8 @@ def run(arguments: Sequence[str]) -> int:
         source = given.manifest or NO_FILE
         faults = Faults(source)
         overrides = [*given.set, *forced]
-        manifest = load_manifest(given.manifest, overrides, given.data_dir, given.listen, faults)
+        written = load_manifest(given.manifest, overrides, given.data_dir, given.listen, faults)
+        manifest = written
         if given.node is not None:
             from blumfeld.kernel.supervising.derivation import node_manifest
 
@@ -43,7 +44,7 @@ def run(arguments: Sequence[str]) -> int:
             from blumfeld.cli.run_nodes import run_nodes
 
             return run_nodes(manifest, source, arguments, faults)
-        plan = make_plan(manifest, source, faults=faults)
+        plan = make_plan(manifest, source, faults=faults, written=written)
     except (ManifestError, PluginContractError) as error:
         return _complain(str(error), BAD_MANIFEST)
     except StartError as error:

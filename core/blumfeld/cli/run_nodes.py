@@ -35,7 +35,10 @@ def run_nodes(manifest: Manifest, source: str, arguments: Sequence[str], faults:
     :raises PluginContractError: a plug-in broke its contract
     :raises StartError: a directory can't be used
     """
-    plans = [make_plan(node, source, faults=faults) for node in node_manifests(manifest, source, faults)]
+    plans = [
+        make_plan(node, source, faults=faults, written=manifest)
+        for node in node_manifests(manifest, source, faults)
+    ]
     gc.enable()
     try:
         asyncio.run(_prepare(manifest, plans))

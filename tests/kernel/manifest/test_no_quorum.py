@@ -16,6 +16,7 @@ from tests.kernel.fakes import MANIFEST, assert_refused, described, plan_of, reg
 
 TREE = "consensus.plugin=consensus_tree"
 VOTERS = 'config."controller.quorum.voters"="1@h:9093"'
+SERVERS = 'config."controller.quorum.bootstrap.servers"="h:9093"'
 LISTENERS = (
     "network.listeners=["
     '{name="PLAINTEXT", bind="127.0.0.1:9092"}, {name="C", kind="controller", bind="127.0.0.1:9093"}]'
@@ -45,6 +46,24 @@ def test_listeners_and_keys_of_a_quorum_are_left_out_and_told(tmp_path: Path) ->
     assert all(place in page for place in left_out)
 
 
+def test_both_keys_that_name_a_quorum_are_told_when_they_are_written_by_hand() -> None:
+    plan = plan_of(TREE, VOTERS, SERVERS)
+    assert plan.left_out == (
+        'config."controller.quorum.voters"',
+        'config."controller.quorum.bootstrap.servers"',
+    )
+
+
+def test_what_is_written_for_the_nodes_of_one_manifest_is_told_and_what_they_add_is_not() -> None:
+    tuned = 'config."controller.quorum.election.timeout.ms"=900'
+    manifest = read_manifest(MANIFEST, "m.toml", overrides=(TREE, "nodes=4", tuned, LISTENERS))
+    nodes = node_manifests(manifest, "m.toml")
+    plans = [make_plan(node, "m.toml", registry(), written=manifest) for node in nodes]
+    assert {plan.left_out for plan in plans} == {
+        ("network.listeners[1] (C)", 'config."controller.quorum.election.timeout.ms"')
+    }
+
+
 def test_a_controller_alone_is_refused() -> None:
     assert_refused(
         "node.roles: found controller alone; allowed: the role broker", TREE, 'node.roles=["controller"]'
@@ -53,7 +72,9 @@ def test_a_controller_alone_is_refused() -> None:
 
 def test_the_nodes_of_one_manifest_get_no_quorum() -> None:
     manifest = read_manifest(MANIFEST, "m.toml", overrides=(TREE, "nodes=4"))
-    plans = [make_plan(node, "m.toml", registry()) for node in node_manifests(manifest, "m.toml")]
+    plans = [
+        make_plan(node, "m.toml", registry(), written=manifest) for node in node_manifests(manifest, "m.toml")
+    ]
     assert [plan.manifest.node.id for plan in plans] == [1, 2, 3, 4]
     for plan in plans:
         assert plan.left_out == ()

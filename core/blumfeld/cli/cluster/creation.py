@@ -59,7 +59,7 @@ def new_cluster(
         namespaces.check_possible()
         bridge = namespaces.bridge_name(directory)
         derived = namespaces.isolated(derived, bridge)
-    plans = [make_plan(node_manifest, source, faults=faults) for node_manifest in derived]
+    plans = [make_plan(node_manifest, source, faults=faults, written=manifest) for node_manifest in derived]
     if bridge is None:  # before anything is written: a cluster that is there can't be begun again elsewhere
         _check_ports(plans)
     try:

@@ -54,9 +54,11 @@ def make_plan(
     source: str = NO_FILE,
     registry: Registry | None = None,
     faults: Faults | None = None,
+    written: Manifest | None = None,
 ) -> Plan:
     """Check a manifest as a whole, and load the plug-ins that it names.
 
+    :param written: the manifest that ``manifest`` was derived from (``nodes = N``), if it was
     :param faults: what was wrong already when the manifest was read; it is told with what is wrong here
     :raises ManifestError: it can't be run as it is: nothing was opened. Every problem is told that can be seen before
         plug-ins make their parts
@@ -69,7 +71,7 @@ def make_plan(
     if not quorum:
         from blumfeld.kernel.manifest.no_quorum import without_quorum
 
-        manifest, left_out = without_quorum(manifest, faults)
+        manifest, left_out = without_quorum(manifest, written or manifest, faults)
     listeners = checked_listeners(manifest, faults, quorum=quorum)
     plugins = tuple(_Loader(manifest, registry, faults).load_all())
     config = broker_config(manifest, listeners, faults, _abilities(plugins))

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import msgspec
 
-from blumfeld.config.quorum import BOOTSTRAP_SERVERS, VOTERS
 from blumfeld.kernel.manifest.sections import Manifest, listener_sections
 from blumfeld.plugging.errors import Faults, Problem
 
@@ -12,29 +13,33 @@ CONTROLLER_KEYS = ("controller.quorum.", "controller.listener.names")
 """Beginnings of the keys in ``[config]`` that name or tune a quorum."""
 
 
-def without_quorum(manifest: Manifest, faults: Faults) -> tuple[Manifest, tuple[str, ...]]:
+def without_quorum(manifest: Manifest, written: Manifest, faults: Faults) -> tuple[Manifest, tuple[str, ...]]:
     """Returns the manifest without the role ``controller``, listeners of that kind and keys of a quorum; and the places
-    where they stood, without the default roles and without the settings that ``nodes = N`` adds.
+    where somebody has written them.
 
+    :param written: the manifest as it was read. Settings that ``nodes = N`` adds don't stand in it
     :param faults: gets a problem if the node would have no role left
     """
-    node, left_out = manifest.node, []
+    node = manifest.node
     if node.roles == ("controller",):
         allowed = f'the role broker: "{manifest.consensus.plugin}" has no controllers beside brokers'
         faults.add([Problem("node.roles", "controller alone", allowed)])
-    derived = BOOTSTRAP_SERVERS in manifest.config and VOTERS in manifest.config
     listeners = manifest.network.listeners
     if listeners is not None:
-        for nth, section in enumerate(listeners):
-            if section.kind == "controller" and not derived:
-                left_out.append(f"network.listeners[{nth}] ({section.name})")
         listeners = tuple(section for section in listener_sections(manifest) if section.kind != "controller")
-    keys = [key for key in manifest.config if key.startswith(CONTROLLER_KEYS)]
-    if not derived:
-        left_out += [f'config."{key}"' for key in keys]
+    config = {key: value for key, value in manifest.config.items() if not key.startswith(CONTROLLER_KEYS)}
     return msgspec.structs.replace(
         manifest,
         node=msgspec.structs.replace(node, roles=("broker",)),
         network=msgspec.structs.replace(manifest.network, listeners=listeners),
-        config={key: value for key, value in manifest.config.items() if key not in keys},
-    ), tuple(left_out)
+        config=config,
+    ), tuple(_places(written))
+
+
+def _places(written: Manifest) -> Iterator[str]:
+    for nth, section in enumerate(written.network.listeners or ()):
+        if section.kind == "controller":
+            yield f"network.listeners[{nth}] ({section.name})"
+    for key in written.config:
+        if key.startswith(CONTROLLER_KEYS):
+            yield f'config."{key}"'
