@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -30,8 +31,10 @@ from blumfeld.wire.messages.describe_user_scram_credentials import (
     DescribeUserScramCredentialsResponse,
 )
 from blumfeld.wire.messages.metadata import MetadataRequest, MetadataResponse
+from blumfeld.wire.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
 from blumfeld.wire.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 from blumfeld.wire.schema import Message
+from blumfeld_security.exchanges.oauthbearer import ERROR_READ, bearer_message
 from blumfeld_security.exchanges.passwords import hash_password
 from blumfeld_security.exchanges.scram import SHA_256
 from blumfeld_security.sasl.peer_login import Login, PeerLogin
@@ -219,3 +222,39 @@ def test_formatting_leaves_credentials_that_voters_log_in_by(tmp_path: Path) -> 
     assert record.name == "alice"  # type: ignore[attr-defined]
     with pytest.raises(ManifestError, match="no plug-in of this build keeps credentials"):
         formatted("b")
+
+
+def test_a_bearer_token_of_the_issuer_logs_in(files: Files, tmp_path: Path) -> None:
+    """Another one is answered with the error's message, and refused when the client has read it (RFC 7628)."""
+    pytest.importorskip("joserfc")
+    from tests.plugins.security.sasl.test_bearer_tokens import CLAIMS, JWKS, RSA, STRANGER, signed
+
+    (tmp_path / "keys.json").write_bytes(JWKS)
+    oauth = {
+        "sasl.enabled.mechanisms": ["PLAIN", "OAUTHBEARER"],
+        "sasl.oauthbearer.jwks.endpoint.url": f"file://{tmp_path}/keys.json",
+        "sasl.oauthbearer.expected.audience": ["kafka"],
+    }
+    now_s = int(time.time())
+    claims = {**CLAIMS, "iat": now_s, "exp": now_s + 100}
+    with EmbeddedBroker(manifest=manifest(files.options), config=config(**oauth)) as running:
+        with connect(running) as connection:
+            answered = bearer(connection, signed(RSA, "RS256", claims))
+            assert (answered.error_code, answered.auth_bytes) == (0, b"")
+            assert 90_000 < answered.session_lifetime_ms <= 100_000
+            assert brokers_seen(connection) == 1
+        with connect(running) as connection:
+            answered = bearer(connection, signed(STRANGER, "RS256", claims))
+            assert (answered.error_code, answered.auth_bytes) == (0, b'{"status":"invalid_token"}')
+            told = step(connection, ERROR_READ)
+            assert told.error_code == ErrorCode.SASL_AUTHENTICATION_FAILED
+            assert told.error_message == '{"status":"invalid_token"}'
+
+
+def bearer(connection: BlockingConnection, token: str) -> SaslAuthenticateResponse:
+    connection.ask(SaslHandshakeRequest(mechanism="OAUTHBEARER"), SaslHandshakeResponse, 1)
+    return step(connection, bearer_message(token))
+
+
+def step(connection: BlockingConnection, token: bytes) -> SaslAuthenticateResponse:
+    return connection.ask(SaslAuthenticateRequest(auth_bytes=token), SaslAuthenticateResponse, 2)
