@@ -535,6 +535,10 @@ SECURED_EFFECTS: dict[str, tuple[str, str]] = {
     "sasl.oauthbearer.clock.skew.seconds": (HONOURED, SASL),
     "sasl.oauthbearer.jwks.endpoint.retry.backoff.ms": (WITHOUT, "after a failure the pause is that of sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms at once"),
     "sasl.jaas.config": (REFUSED, PASSWORD_FILES),
+    "delegation.token.secret.key": (HONOURED, SASL),
+    "delegation.token.max.lifetime.ms": (HONOURED, SASL),
+    "delegation.token.expiry.time.ms": (HONOURED, SASL),
+    "delegation.token.expiry.check.interval.ms": (WITHOUT, "a token that has ended is removed by the next request that changes one"),
     "authorizer.class.name": (HONOURED, "blumfeld_security.acls.composing"),
 }
 """Class and place of the keys that differ in a build whose security plug-in ``secures``."""

@@ -18,6 +18,7 @@ from blumfeld_security.sasl.peer_login import PeerLogin
 from blumfeld_security.scram.handlers import scram_handlers
 from blumfeld_security.tls.node_tls import NodeTls
 from blumfeld_security.tls.peer import TlsPeer
+from blumfeld_security.tokens.handlers import token_handlers
 
 
 class NodeSecurity:
@@ -82,6 +83,7 @@ class NodeSecurity:
         return (
             *self.sasl.handlers(),
             *scram_handlers(composition.metadata, composition.node_id),
+            *token_handlers(composition.metadata, composition.node_id, self.sasl.token_settings),
             *(() if self.acls is None else acl_handlers(composition)),
         )
 

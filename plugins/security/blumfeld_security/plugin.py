@@ -17,6 +17,8 @@ from blumfeld_security.node_security import NodeSecurity
 from blumfeld_security.options import Options
 from blumfeld_security.scram.alteration import AlterCredentials
 from blumfeld_security.scram.credentials import ScramSection
+from blumfeld_security.tokens.commands import token_commands
+from blumfeld_security.tokens.delegation_tokens import TokenSection, TokenSettings
 
 
 class Plugin:
@@ -38,13 +40,16 @@ class Plugin:
 
     @hookimpl
     def blumfeld_image_sections(self) -> Sequence[ImageSection]:
-        """ACLs, and credentials of SCRAM."""
-        return (AclSection(), ScramSection())
+        """ACLs, credentials of SCRAM, delegation tokens."""
+        return (AclSection(), ScramSection(), TokenSection())
 
     @hookimpl
     def blumfeld_controller_commands(self) -> Sequence[ControllerCommand]:
-        """CreateAcls, DeleteAcls, AlterUserScramCredentials."""
-        return (CreateAcls(), DeleteAcls(), AlterCredentials())
+        """CreateAcls, DeleteAcls, AlterUserScramCredentials, and those of delegation tokens."""
+        return (CreateAcls(), DeleteAcls(), AlterCredentials(), *token_commands(self._token_settings))
+
+    def _token_settings(self) -> TokenSettings:
+        return TokenSettings(secret_key=b"") if self._security is None else self._security.sasl.token_settings
 
     @hookimpl
     def blumfeld_first_credentials(self, runtime: Runtime, add_scram: Sequence[str]) -> Sequence[Message]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -26,17 +27,33 @@ from blumfeld.wire.messages.alter_user_scram_credentials import (
     AlterUserScramCredentialsResponse,
     ScramCredentialUpsertion,
 )
+from blumfeld.wire.messages.create_delegation_token import (
+    CreateDelegationTokenRequest,
+    CreateDelegationTokenResponse,
+)
+from blumfeld.wire.messages.describe_delegation_token import (
+    DescribeDelegationTokenRequest,
+    DescribeDelegationTokenResponse,
+)
 from blumfeld.wire.messages.describe_user_scram_credentials import (
     DescribeUserScramCredentialsRequest,
     DescribeUserScramCredentialsResponse,
 )
+from blumfeld.wire.messages.expire_delegation_token import (
+    ExpireDelegationTokenRequest,
+    ExpireDelegationTokenResponse,
+)
 from blumfeld.wire.messages.metadata import MetadataRequest, MetadataResponse
+from blumfeld.wire.messages.renew_delegation_token import (
+    RenewDelegationTokenRequest,
+    RenewDelegationTokenResponse,
+)
 from blumfeld.wire.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
 from blumfeld.wire.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 from blumfeld.wire.schema import Message
 from blumfeld_security.exchanges.oauthbearer import ERROR_READ, bearer_message
 from blumfeld_security.exchanges.passwords import hash_password
-from blumfeld_security.exchanges.scram import SHA_256
+from blumfeld_security.exchanges.scram import SHA_256, ScramClient
 from blumfeld_security.sasl.peer_login import Login, PeerLogin
 
 MAP = {"listener.security.protocol.map": "CLIENTS:SASL_PLAINTEXT,CONTROLLER:PLAINTEXT"}
@@ -258,3 +275,70 @@ def bearer(connection: BlockingConnection, token: str) -> SaslAuthenticateRespon
 
 def step(connection: BlockingConnection, token: bytes) -> SaslAuthenticateResponse:
     return connection.ask(SaslAuthenticateRequest(auth_bytes=token), SaslAuthenticateResponse, 2)
+
+
+class Tokens:
+    """Delegation tokens over one connection."""
+
+    def __init__(self, connection: BlockingConnection) -> None:
+        self._connection = connection
+
+    def create(self, **fields: Any) -> CreateDelegationTokenResponse:
+        request = CreateDelegationTokenRequest(owner_principal_type=None, owner_principal_name=None, **fields)
+        return self._connection.ask(request, CreateDelegationTokenResponse, 3)
+
+    def renew(self, secret: bytes) -> int:
+        request = RenewDelegationTokenRequest(hmac=secret, renew_period_ms=-1)
+        return self._connection.ask(request, RenewDelegationTokenResponse, 2).error_code
+
+    def expire(self, secret: bytes) -> int:
+        request = ExpireDelegationTokenRequest(hmac=secret, expiry_time_period_ms=-1)
+        return self._connection.ask(request, ExpireDelegationTokenResponse, 2).error_code
+
+    def described(self) -> list[str]:
+        request = DescribeDelegationTokenRequest(owners=None)
+        answered = self._connection.ask(request, DescribeDelegationTokenResponse, 3)
+        assert answered.error_code == 0
+        return [token.token_id for token in answered.tokens]
+
+
+def log_in_by_token(connection: BlockingConnection, token_id: str, secret: bytes) -> SaslAuthenticateResponse:
+    client = ScramClient(SHA_256, token_id, "nonce", {"tokenauth": "true"})
+    connection.ask(SaslHandshakeRequest(mechanism="SCRAM-SHA-256"), SaslHandshakeResponse, 1)
+    password = base64.b64encode(secret).decode()
+    challenge = bytes(step(connection, client.first()).auth_bytes)
+    final = client.final(challenge, lambda c: SHA_256.salted_password(password, c.salt, c.iterations))
+    return step(connection, final)
+
+
+def test_a_delegation_token_logs_in_for_its_owner_and_makes_no_other(files: Files) -> None:
+    with (
+        EmbeddedBroker(
+            manifest=manifest(files.options), config=config(**{"delegation.token.secret.key": "key"})
+        ) as running,
+        connect(running) as alice,
+        connect(running) as other,
+    ):
+        log_in(alice, "PLAIN", "alice", "alice-pw")
+        made = Tokens(alice).create()
+        assert (made.error_code, made.principal_name) == (0, "alice")
+        with connect(running) as client:
+            answered = log_in_by_token(client, made.token_id, bytes(made.hmac))
+            assert answered.error_code == 0
+            assert 0 < answered.session_lifetime_ms <= 86_400_000
+            assert brokers_seen(client) == 1
+            not_allowed = ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED
+            assert Tokens(client).create().error_code == not_allowed
+            assert Tokens(client).renew(bytes(made.hmac)) == not_allowed
+        with connect(running) as thief:
+            refused = log_in_by_token(thief, made.token_id, b"wrong")
+            assert refused.error_code == ErrorCode.SASL_AUTHENTICATION_FAILED
+        log_in(other, "PLAIN", "admin", "admin-pw")
+        assert Tokens(other).renew(bytes(made.hmac)) == ErrorCode.DELEGATION_TOKEN_OWNER_MISMATCH
+        assert Tokens(alice).renew(bytes(made.hmac)) == 0
+        assert Tokens(alice).described() == [made.token_id]
+        assert Tokens(alice).expire(bytes(made.hmac)) == 0
+        assert Tokens(alice).described() == []
+        with connect(running) as late:
+            gone = log_in_by_token(late, made.token_id, bytes(made.hmac))
+            assert gone.error_code == ErrorCode.SASL_AUTHENTICATION_FAILED

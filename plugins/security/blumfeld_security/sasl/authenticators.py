@@ -65,7 +65,7 @@ class ScramAuthenticator:
     def __init__(
         self,
         mechanism: ScramMechanism,
-        find: Callable[[ClientFirst], ScramUser],
+        find: Callable[[ClientFirst], ScramUser | Completion[ScramUser]],
         nonce: Callable[[], str],
     ) -> None:
         self._server = ScramServer(mechanism)
@@ -74,14 +74,11 @@ class ScramAuthenticator:
         self._user: ScramUser | None = None
         self._name = ""
 
-    def step(self, token: bytes) -> Stepped:
+    def step(self, token: bytes) -> Stepped | Completion[Stepped]:
         """As ``spi.security.Authenticator.step``."""
         user = self._user
         if user is None:
-            first = self._server.first(token)
-            self._name = first.user[:60]
-            user = self._user = self._find(first)
-            return Stepped(reply=self._server.challenge(user.credential, self._nonce()))
+            return self._challenge(self._server.first(token))
         try:
             last = self._server.final(token)
         except LoginRefused as refusal:
@@ -89,6 +86,26 @@ class ScramAuthenticator:
         if user.principal is None or user.credential.iterations < ITERATIONS_MIN:
             raise LoginRefused(f"no such user: {self._name!r}")
         return Stepped(reply=last, principal=user.principal, lifetime_ms=user.lifetime_ms)
+
+    def _challenge(self, first: ClientFirst) -> Stepped | Completion[Stepped]:
+        self._name = first.user[:60]
+        found = self._find(first)
+        if isinstance(found, ScramUser):
+            return self._challenged(found)
+        stepped: Completion[Stepped] = Completion()
+
+        def looked_up(done: Completion[ScramUser]) -> None:
+            if done.error is not None:
+                stepped.fail(done.error)
+            else:
+                stepped.complete(self._challenged(done.result()))
+
+        found.when_done(looked_up)
+        return stepped
+
+    def _challenged(self, user: ScramUser) -> Stepped:
+        self._user = user
+        return Stepped(reply=self._server.challenge(user.credential, self._nonce()))
 
 
 class BearerUser(NamedTuple):

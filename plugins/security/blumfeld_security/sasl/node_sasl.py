@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Coroutine, Sequence
+from collections.abc import Coroutine, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -15,7 +15,14 @@ from blumfeld.spi.security import Authenticator, BrokerConnectionHandler, MakeAu
 from blumfeld.spi.transport import ConnectionHandler, Listener
 from blumfeld_security.exchanges import oauthbearer, plain
 from blumfeld_security.exchanges.plain import PlainLogin
-from blumfeld_security.exchanges.scram import MECHANISMS, ClientFirst, ScramMechanism
+from blumfeld_security.exchanges.scram import (
+    ITERATIONS_MIN,
+    MECHANISMS,
+    ClientFirst,
+    Credential,
+    ScramMechanism,
+    credential_of,
+)
 from blumfeld_security.options import Options
 from blumfeld_security.sasl.authenticators import (
     BearerAuthenticator,
@@ -36,6 +43,8 @@ from blumfeld_security.sasl.plain_users import PlainUsers
 from blumfeld_security.scram.credentials import SECTION, Credentials
 from blumfeld_security.scram.first_credentials import written_credentials
 from blumfeld_security.secret_files import BadSecretFile
+from blumfeld_security.tokens.delegation_tokens import SECTION as TOKENS
+from blumfeld_security.tokens.delegation_tokens import Token, TokenSettings
 
 if TYPE_CHECKING:
     from blumfeld_security.sasl.issuer_keys import IssuerKeys
@@ -67,6 +76,11 @@ class NodeSasl:
         self._failed_logins = FailedLogins(options.failed_logins_max)
         self._written = Credentials({})
         """Credentials of the bootstrap checkpoint, which count until the cluster's metadata is there."""
+        self.token_settings = TokenSettings(
+            secret_key=str(self._config.get("delegation.token.secret.key") or "").encode(),
+            max_lifetime_ms=self._config.int("delegation.token.max.lifetime.ms"),
+            expiry_ms=self._config.int("delegation.token.expiry.time.ms"),
+        )
         self._users: PlainUsers | None = None
         self._issuer: IssuerKeys | None = None
         self._logins: dict[str, PeerLogin] = {}
@@ -211,14 +225,32 @@ class NodeSasl:
 
         return ScramAuthenticator(mechanism, partial(self._scram_user, mechanism), nonce)
 
-    def _scram_user(self, mechanism: ScramMechanism, first: ClientFirst) -> ScramUser:
+    def _scram_user(self, mechanism: ScramMechanism, first: ClientFirst) -> ScramUser | Completion[ScramUser]:
         credentials: Credentials = self._composition.metadata.image.section(SECTION)
         if not credentials.by_user:
             credentials = self._written
         # Made up for every user, so that a user who is there takes no longer than one who isn't.
-        made_up = credentials.made_up(mechanism, first.user)
-        found = None if first.token_auth else credentials.find(mechanism, first.user)
+        made_up = credentials.made_up(mechanism, first.user, self.token_settings.secret_key)
+        if first.token_auth:
+            return self._completed(self._token_user(mechanism, first.user, made_up), "login by a token")
+        found = credentials.find(mechanism, first.user)
         return ScramUser(made_up, None) if found is None else ScramUser(found, Principal(first.user))
+
+    async def _token_user(self, mechanism: ScramMechanism, token_id: str, made_up: Credential) -> ScramUser:
+        """Returns what there is on a delegation token. Its secret is the password (KIP-48), which takes as long to salt
+        for a token that there isn't."""
+        tokens: Mapping[str, Token] = self._composition.metadata.image.section(TOKENS)
+        token = tokens.get(token_id)
+        password = base64.b64encode(self.token_settings.secret_of(token_id)).decode()
+        salted = await self._runtime.offload(
+            mechanism.salted_password, password, made_up.salt, ITERATIONS_MIN
+        )
+        now_ms = self._runtime.now_ms()
+        if token is None or not self.token_settings.secret_key or not token.is_alive(now_ms):
+            return ScramUser(made_up, None)
+        principal = Principal(token.owner.name, token.owner.type, token_authenticated=True)
+        credential = credential_of(mechanism, salted, made_up.salt, ITERATIONS_MIN)
+        return ScramUser(credential, principal, min(token.expires_ms, token.max_ms) - now_ms)
 
     def _verify_password(self, login: PlainLogin) -> Completion[None]:
         assert self._users is not None

@@ -1,0 +1,92 @@
+"""The controller's commands on delegation tokens. Each also removes the tokens that have ended meanwhile."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import cast
+
+from blumfeld.spi.cluster import ClusterImage
+from blumfeld.spi.context import Principal
+from blumfeld.spi.image_sections import Circumstances, ControllerCommand, Decided
+from blumfeld.wire.errors import BrokerError, ErrorCode
+from blumfeld.wire.messages.create_delegation_token import CreateDelegationTokenRequest
+from blumfeld.wire.messages.expire_delegation_token import ExpireDelegationTokenRequest
+from blumfeld.wire.messages.renew_delegation_token import RenewDelegationTokenRequest
+from blumfeld.wire.primitives import uuid_text
+from blumfeld.wire.schema import Message
+from blumfeld_security.tokens.delegation_tokens import (
+    SECTION,
+    Token,
+    TokenSettings,
+    create,
+    expire,
+    expired,
+    renew,
+)
+
+Decide = Callable[[Mapping[str, Token], Message, Principal, TokenSettings, Circumstances], Decided]
+
+
+class TokenCommand:
+    """Implements ``spi.image_sections.ControllerCommand`` for one request.
+
+    :param settings: returns the settings of the node, which are there when a command is decided
+    """
+
+    def __init__(self, request: type[Message], settings: Callable[[], TokenSettings], decide: Decide) -> None:
+        self.request = request
+        self._settings = settings
+        self._decide = decide
+
+    def decide(self, image: ClusterImage, request: Message, at: Circumstances) -> Decided:
+        """Decide for the client on whose behalf the request came."""
+        if at.on_behalf is None:
+            raise BrokerError(ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED)
+        tokens: Mapping[str, Token] = image.section(SECTION)
+        decided = self._decide(tokens, request, at.on_behalf.principal, self._settings(), at)
+        named = {record.token_id for record in decided.records}  # type: ignore[attr-defined]
+        ended = [each for each in expired(tokens, at.wall_ms) if each.token_id not in named]
+        return Decided((*decided.records, *ended), decided.response)
+
+
+def token_commands(settings: Callable[[], TokenSettings]) -> tuple[ControllerCommand, ...]:
+    """Returns the commands for CreateDelegationToken, RenewDelegationToken and ExpireDelegationToken."""
+    return (
+        TokenCommand(CreateDelegationTokenRequest, settings, _create),
+        TokenCommand(RenewDelegationTokenRequest, settings, _renew),
+        TokenCommand(ExpireDelegationTokenRequest, settings, _expire),
+    )
+
+
+def _create(
+    _tokens: Mapping[str, Token],
+    request: Message,
+    principal: Principal,
+    settings: TokenSettings,
+    at: Circumstances,
+) -> Decided:
+    token_id = uuid_text(at.new_secret(16))
+    while token_id.startswith("-"):  # Kafka's tools would take it for an option
+        token_id = uuid_text(at.new_secret(16))
+    asked = cast("CreateDelegationTokenRequest", request)
+    return create(asked, principal, settings, token_id, at.wall_ms)
+
+
+def _renew(
+    tokens: Mapping[str, Token],
+    request: Message,
+    principal: Principal,
+    settings: TokenSettings,
+    at: Circumstances,
+) -> Decided:
+    return renew(tokens, cast("RenewDelegationTokenRequest", request), principal, settings, at.wall_ms)
+
+
+def _expire(
+    tokens: Mapping[str, Token],
+    request: Message,
+    principal: Principal,
+    settings: TokenSettings,
+    at: Circumstances,
+) -> Decided:
+    return expire(tokens, cast("ExpireDelegationTokenRequest", request), principal, settings, at.wall_ms)
