@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import ssl
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
 
 from blumfeld_security.tls.certificate import Certificate
 from blumfeld_security.tls.material import Identity, identity, revoked, trusted, with_path
+from blumfeld_security.tls.options import TlsOptions
 from blumfeld_security.tls.settings import Store, TlsConfigError, TlsSettings
 
 VERIFY = {"none": ssl.CERT_NONE, "requested": ssl.CERT_OPTIONAL, "required": ssl.CERT_REQUIRED}
 VERSIONS = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
+SERVER_NAMES = "security.options.tls.server_names"
+NO_OPTIONS = TlsOptions()
+Choose = Callable[[ssl.SSLObject, str | None, ssl.SSLContext], None]
 OPTIONS = ssl.OP_NO_RENEGOTIATION | ssl.OP_NO_COMPRESSION
 
 
@@ -24,22 +28,43 @@ class Made(msgspec.Struct, frozen=True):
     """``None`` for a context of connections to other nodes that shows none."""
 
 
-def server_context(settings: TlsSettings, revocation_lists: Sequence[str] = ()) -> Made:
+def server_context(settings: TlsSettings, options: TlsOptions = NO_OPTIONS) -> Made:
     """Returns the context for clients of a listener.
 
-    :param revocation_lists: files with the lists of revoked certificates of clients
     :raises TlsConfigError: a file or a value can't be used
     """
+    made = _showing(settings.keystore, settings, options)
+    named = {
+        name.lower(): _showing(Store(SERVER_NAMES, location=path), settings, options).context
+        for name, path in options.server_names.items()
+    }
+    if named:
+        made.context.sni_callback = _chooser(named)
+    return made
+
+
+def _showing(store: Store, settings: TlsSettings, options: TlsOptions) -> Made:
+    """Returns a context that shows this certificate. Each verifies clients by itself: OpenSSL takes the trusted
+    certificates from the context that was chosen."""
     context = _context(ssl.PROTOCOL_TLS_SERVER, settings)
-    own = identity(settings.keystore)
-    _show(context, own, settings.keystore)
+    own = identity(store)
+    _show(context, own, store)
     context.verify_mode = VERIFY[settings.client_auth]
     if settings.client_auth != "none":
-        _trust(context, settings.truststore, revocation_lists)
+        _trust(context, settings.truststore, options.revocation_lists)
     return Made(context, own.certificate)
 
 
-def client_context(settings: TlsSettings, revocation_lists: Sequence[str] = ()) -> Made:
+def _chooser(contexts: Mapping[str, ssl.SSLContext]) -> Choose:
+    def choose(connection: ssl.SSLObject, name: str | None, _: ssl.SSLContext) -> None:
+        chosen = contexts.get((name or "").lower())
+        if chosen is not None:
+            connection.context = chosen
+
+    return choose
+
+
+def client_context(settings: TlsSettings, options: TlsOptions = NO_OPTIONS) -> Made:
     """Returns the context for connections to other nodes. Without a truststore the system's certificates are trusted,
     as Java's are in Kafka.
 
@@ -52,7 +77,7 @@ def client_context(settings: TlsSettings, revocation_lists: Sequence[str] = ()) 
     if own is not None:
         _show(context, own, settings.keystore)
     if settings.truststore.is_set:
-        _trust(context, settings.truststore, revocation_lists)
+        _trust(context, settings.truststore, options.revocation_lists)
     else:
         context.load_default_certs()
     return Made(context, None if own is None else own.certificate)

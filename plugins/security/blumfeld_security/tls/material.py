@@ -81,7 +81,7 @@ def identity(store: Store) -> Identity:
 
     :raises TlsConfigError: the file can't be read, holds something else, or may be read by everybody
     """
-    where = f"{store.key}.location"
+    where = store.key if store.key.startswith("security.") else f"{store.key}.location"
     if store.location is None:
         pem = f"{store.private_key}\n{store.certificates}\n".encode()
         return _identity_of_pem(pem, store, f"{store.key}.certificate.chain", "the text")

@@ -35,18 +35,20 @@ class _Kept:
     """Something made of settings and files, and what the files looked like then."""
 
     def __init__(
-        self, settings: TlsSettings, make: Callable[[TlsSettings, Sequence[str]], Made], lists: Sequence[str]
+        self, settings: TlsSettings, make: Callable[[TlsSettings, TlsOptions], Made], options: TlsOptions
     ) -> None:
         self.settings = settings
         self.make = make
-        self.lists = lists
+        self.options = options
         self.marks = marks_of(self.paths(settings))
-        self.made = make(settings, lists)
+        self.made = make(settings, options)
 
     def paths(self, settings: TlsSettings) -> list[str]:
         """Returns the files that it is made of."""
         stores = settings.keystore.location, settings.truststore.location
-        return [path for path in (*stores, *self.lists) if path is not None]
+        options = self.options
+        paths = *stores, *options.revocation_lists, *options.server_names.values()
+        return [path for path in paths if path is not None]
 
 
 class NodeTls:
@@ -106,10 +108,10 @@ class NodeTls:
         return settings_of(config, name, with_sasl=with_sasl, dials=dials)
 
     def _kept(
-        self, config: BrokerConfig, name: str, make: Callable[[TlsSettings, Sequence[str]], Made]
+        self, config: BrokerConfig, name: str, make: Callable[[TlsSettings, TlsOptions], Made]
     ) -> _Kept:
         dials = make is client_context
-        return _Kept(self._settings(config, name, dials=dials), make, self._options.revocation_lists)
+        return _Kept(self._settings(config, name, dials=dials), make, self._options)
 
     def _peer_listeners(self) -> list[str]:
         """Returns the names of the listeners at which this node dials others."""
@@ -201,7 +203,7 @@ class NodeTls:
         marks = await self._runtime.offload(marks_of, kept.paths(settings))
         kept.marks = marks  # a fault is told once for each state of the files
         try:
-            made = await self._runtime.offload(kept.make, settings, kept.lists)
+            made = await self._runtime.offload(kept.make, settings, kept.options)
             old, new = kept.made.certificate, made.certificate
             if name in self._served and old is not None and new is not None:
                 _check_same_names(old, new, settings)

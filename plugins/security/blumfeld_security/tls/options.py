@@ -15,6 +15,9 @@ class TlsOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
     revocation_lists: tuple[str, ...] = ()
     """Files in PEM with lists of revoked certificates (CRL). With one, each signer of clients' certificates needs a
     list that is in force: without it no certificate of that signer is accepted."""
+    server_names: dict[str, str] = {}
+    """Name that a client asks for (SNI) → a file in PEM with the key and certificates to show then. Other names get the
+    listener's keystore."""
     handshake_ms_max: Annotated[int, msgspec.Meta(ge=100)] = TIME_MS_MAX
     """Time that a handshake may take, from the connection's first moment."""
     handshakes_max: Annotated[int, msgspec.Meta(ge=1)] = OPEN_MAX

@@ -8,6 +8,7 @@ import pytest
 
 from blumfeld.config.values import BrokerConfig
 from blumfeld_security.tls.contexts import Made, client_context, server_context
+from blumfeld_security.tls.options import TlsOptions
 from blumfeld_security.tls.settings import TlsConfigError, settings_of
 from tests.plugins.security.tls.authority import AUTHORITY, CLIENT, SERVER, private
 
@@ -132,10 +133,10 @@ def test_a_revoked_certificate_is_known_from_a_list(tmp_path: Path) -> None:
         "ssl.client.auth": "required",
     }
     settings = settings_of(BrokerConfig(given), "SSL", with_sasl=False)
-    lists = [private(tmp_path / "crl", AUTHORITY.revocation_list(CLIENT))]
-    assert server_context(settings, lists).context.cert_store_stats()["crl"] == 1
+    lists = (private(tmp_path / "crl", AUTHORITY.revocation_list(CLIENT)),)
+    assert server_context(settings, TlsOptions(revocation_lists=lists)).context.cert_store_stats()["crl"] == 1
     with pytest.raises(TlsConfigError, match="no list"):
-        server_context(settings, [private(tmp_path / "no", AUTHORITY.pem)])
+        server_context(settings, TlsOptions(revocation_lists=(private(tmp_path / "no", AUTHORITY.pem),)))
 
 
 def test_without_a_truststore_the_systems_certificates_are_trusted() -> None:

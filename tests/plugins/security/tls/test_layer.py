@@ -11,12 +11,13 @@ from blumfeld.config.values import BrokerConfig
 from blumfeld.spi.context import Principal
 from blumfeld_kit.fakes.runtime import FakeRuntime
 from blumfeld_security.tls import layer as layer_module
+from blumfeld_security.tls.contexts import NO_OPTIONS, server_context
 from blumfeld_security.tls.contexts import client_context as peer_context
-from blumfeld_security.tls.contexts import server_context
 from blumfeld_security.tls.handshakes import Handshakes
 from blumfeld_security.tls.layer import TlsLayer
+from blumfeld_security.tls.options import TlsOptions
 from blumfeld_security.tls.settings import settings_of
-from tests.plugins.security.tls.authority import AUTHORITY, CLIENT, SERVER, Authority, client_context
+from tests.plugins.security.tls.authority import AUTHORITY, CLIENT, SERVER, Authority, client_context, private
 from tests.plugins.security.tls.ends import End, Stranger, join, server, shake
 
 OTHER = Authority("another")
@@ -37,9 +38,9 @@ def config(**more: str) -> BrokerConfig:
     )
 
 
-def context(revocation_lists: tuple[str, ...] = (), **more: str) -> ssl.SSLContext:
+def context(options: TlsOptions = NO_OPTIONS, **more: str) -> ssl.SSLContext:
     """The context of a listener with these keys."""
-    return server_context(settings_of(config(**more), "SSL", with_sasl=False), revocation_lists).context
+    return server_context(settings_of(config(**more), "SSL", with_sasl=False), options).context
 
 
 @pytest.fixture
@@ -157,7 +158,7 @@ def test_certificates_of_clients_are_verified(runtime: FakeRuntime, tmp_path: Pa
 def test_a_revoked_client_is_refused(runtime: FakeRuntime, tmp_path: Path) -> None:
     lists = tmp_path / "crl"
     lists.write_bytes(AUTHORITY.revocation_list(CLIENT))
-    served = context((str(lists),), ssl_client_auth="required")
+    served = context(TlsOptions(revocation_lists=(str(lists),)), ssl_client_auth="required")
     near = server(runtime, served)
     assert "revoked" in failing(near, Stranger(client_context(tmp_path, CLIENT)))
     another = server(runtime, served)
@@ -306,3 +307,20 @@ def test_the_handler_is_told_before_the_first_request(runtime: FakeRuntime, tmp_
     near.sent()
     assert told == [b""]
     assert near.plain == b"request"
+
+
+def test_a_client_gets_the_certificate_of_the_name_that_it_asks_for(
+    runtime: FakeRuntime, tmp_path: Path
+) -> None:
+    named = AUTHORITY.leaf(("CN", "named"), hosts=("named.example",))
+    place = private(tmp_path / "named.pem", named.pem())
+    served = context(TlsOptions(server_names={"named.example": place}), ssl_client_auth="required")
+    for host, shown in (("named.example", named), ("localhost", SERVER)):
+        near, far = server(runtime, served), Stranger(client_context(tmp_path, CLIENT), host)
+        shake(near, far)
+        assert far.tls.getpeercert(binary_form=True) == shown.der
+        assert near.layer.peer_certificate() == CLIENT.der
+    without = server(runtime, served)
+    assert "the client sent no certificate" in failing(
+        without, Stranger(client_context(tmp_path), "named.example")
+    )
