@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from blumfeld_kit.assignor_contract import AssignorContract
+    from blumfeld_kit.authorizer_contract import AuthorizerContract
     from blumfeld_kit.consensus_contract import ConsensusContract
     from blumfeld_kit.groups.contract import GroupProtocolContract
     from blumfeld_kit.object_store_contract import ObjectStoreContract
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "AssignorContract",
+    "AuthorizerContract",
     "ConsensusContract",
     "GroupProtocolContract",
     "ObjectStoreContract",
@@ -29,6 +31,7 @@ __all__ = [
 
 _HOMES = {
     "AssignorContract": "blumfeld_kit.assignor_contract",
+    "AuthorizerContract": "blumfeld_kit.authorizer_contract",
     "ConsensusContract": "blumfeld_kit.consensus_contract",
     "GroupProtocolContract": "blumfeld_kit.groups.contract",
     "ObjectStoreContract": "blumfeld_kit.object_store_contract",

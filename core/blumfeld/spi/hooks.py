@@ -339,7 +339,7 @@ class Hooks:
         """Called once, if ``[security] authorizer`` names the plug-in. Opens nothing.
 
         :param composition: has the transport; other parts may be read once the node starts
-        :return: what decides in place of the security plug-in's own
+        :return: what decides in place of the security plug-in's own, and passes ``blumfeld_kit.AuthorizerContract``
         """
 
     @hookspec(firstresult=True)

@@ -1,0 +1,96 @@
+"""The authorizer of a node: before it has an image, and as the image changes; and what a manifest may say of it."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from blumfeld.config.values import BrokerConfig
+from blumfeld.spi.cluster import ImageDelta
+from blumfeld.spi.context import Principal
+from blumfeld.spi.hooks import CompositionRefused
+from blumfeld_security.acls.authorizer import AclAuthorizer
+from blumfeld_security.acls.composing import STANDARD_AUTHORIZER, acl_authorizer
+from blumfeld_security.acls.rules import Acls, StandardRules, id_of
+from blumfeld_security.options import AclOptions
+from tests.plugins.security.acls.test_rules import topic
+
+ALICE, ROOT = Principal("a"), Principal("root")
+READ = ("h", "Read", "Topic", "t")
+
+
+class Told:
+    """A consensus, and a trail that keeps verdicts."""
+
+    def __init__(self) -> None:
+        self.verdicts: list[tuple[Any, ...]] = []
+        self.authorizer = AclAuthorizer(StandardRules(frozenset({"User:root"})), self)  # type: ignore[arg-type]
+        self.authorizer.follow(self)  # type: ignore[arg-type]
+
+    def verdict(self, *said: Any) -> None:
+        self.verdicts.append(said)
+
+    def subscribe(self, listener: Any) -> None:
+        self._listener = listener
+
+    def tell(self, acls: Acls, **delta: Any) -> None:
+        self._listener(SimpleNamespace(section={"acls": acls}.__getitem__), ImageDelta(**delta))
+
+
+def test_only_super_users_pass_before_there_is_an_image() -> None:
+    authorizer = Told().authorizer
+    assert not authorizer.authorize(ALICE, *READ)
+    assert authorizer.authorize(ROOT, *READ)
+    assert not authorizer.authorize_any(ALICE, "h", "Read", "Topic")
+    assert authorizer.authorize_any(ROOT, "h", "Read", "Topic")
+
+
+def test_a_step_with_acls_is_another_generation_and_others_are_not() -> None:
+    node = Told()
+    acls = Acls().updated([(id_of(1), topic("t", "Read"))])
+    node.tell(Acls(), first=True)
+    assert not node.authorizer.authorize(ALICE, *READ)
+    loaded = node.authorizer.generation
+    node.tell(acls, section_records={"scram": ()})
+    assert node.authorizer.generation == loaded
+    node.tell(acls, section_records={"acls": ()})
+    assert node.authorizer.generation == loaded + 1
+    assert node.authorizer.authorize(ALICE, *READ)
+
+
+def test_a_quiet_question_is_no_event() -> None:
+    node = Told()
+    node.authorizer.authorize(ALICE, *READ, quiet=True)
+    assert node.verdicts == []
+    node.authorizer.authorize(ALICE, *READ)
+    assert node.verdicts == [(False, "User:a", *READ)]
+
+
+def composed(named: str = STANDARD_AUTHORIZER, **acls: Any) -> AclAuthorizer | None:
+    composition: Any = SimpleNamespace(
+        config=BrokerConfig({"authorizer.class.name": named} if named else {}),
+        options=SimpleNamespace(acls=AclOptions(**acls)),
+    )
+    return acl_authorizer(composition, SimpleNamespace())  # type: ignore[arg-type]
+
+
+def test_acls_decide_where_the_manifest_names_kafkas_authorizer() -> None:
+    assert composed("") is None
+    assert composed(super_users=("User:admin",)) is not None
+
+
+@pytest.mark.parametrize(
+    ("named", "acls", "path"),
+    [
+        ("com.acme.Authorizer", {}, 'config."authorizer.class.name"'),
+        ("", {"super_users": ("User:a",)}, "security.options.acls"),
+        ("", {"allow_everyone_if_no_acl_found": True}, "security.options.acls"),
+        (STANDARD_AUTHORIZER, {"super_users": ("User:a", "admin")}, "security.options.acls.super_users[1]"),
+    ],
+)
+def test_what_would_have_no_effect_is_refused(named: str, acls: dict[str, Any], path: str) -> None:
+    with pytest.raises(CompositionRefused) as refused:
+        composed(named, **acls)
+    assert refused.value.path == path
