@@ -41,9 +41,9 @@ from blumfeld_consensus_zk_compat.node.cluster_id import agreed_cluster_id, make
 from blumfeld_consensus_zk_compat.node.configuration import Configuration
 from blumfeld_consensus_zk_compat.node.control_requests import ControlRequests
 from blumfeld_consensus_zk_compat.node.controller_link import ControllerLink
-from blumfeld_consensus_zk_compat.node.gone_topics import GoneTopics
 from blumfeld_consensus_zk_compat.node.handlers import node_handlers
 from blumfeld_consensus_zk_compat.node.image import NodeImage
+from blumfeld_consensus_zk_compat.node.leftovers import Leftovers
 from blumfeld_consensus_zk_compat.node.own_configs import COMMANDS as CONFIG_COMMANDS
 from blumfeld_consensus_zk_compat.node.own_configs import alter_configs
 from blumfeld_consensus_zk_compat.node.pushed_records import UNKNOWN_EPOCH
@@ -113,9 +113,6 @@ class ZkMetadata:
             ask_controller=self._link.ask,
             begins=self._begins,
         )
-        gone_topics = GoneTopics(
-            runtime=runtime, image=self._node_image, session=lambda: self._life.zookeeper
-        )
         self._orders = ControlRequests(
             node_id=composition.node_id,
             runtime=runtime,
@@ -125,7 +122,15 @@ class ZkMetadata:
             broker_epoch=lambda: self._life.broker_epoch,
             topic_configs=self._topic_configs,
             told=self._life.told,
-            pushed=gone_topics.pushed,
+            pushed=self._told_of_cluster,
+        )
+        self._leftovers = Leftovers(
+            node_id=composition.node_id,
+            runtime=runtime,
+            events=self._events,
+            image=self._node_image,
+            session=lambda: self._life.zookeeper,
+            orders=self._orders,
         )
         self._configuration: Configuration | None = None
         self._acls = KnownAcls()
@@ -532,6 +537,9 @@ class ZkMetadata:
 
         self._runtime.spawn(run(altered), "alter configurations")
         return answer
+
+    def _told_of_cluster(self, controller_epoch: int, broker_epoch: int) -> None:
+        self._leftovers.pushed(controller_epoch, broker_epoch)
 
     def _begins(self) -> None:
         self._orders.begin()

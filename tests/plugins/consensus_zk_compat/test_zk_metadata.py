@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -9,7 +10,7 @@ import pytest
 from blumfeld.log.checkpoints import decode_properties
 from blumfeld.spi.completion import Completion
 from blumfeld.spi.storage import TopicPartition
-from blumfeld.spi.zookeeper import NodeStat, Watch
+from blumfeld.spi.zookeeper import NodeStat, Operation, Set, Watch
 from blumfeld.wire.errors import ErrorCode
 from blumfeld.wire.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
@@ -32,6 +33,7 @@ from blumfeld.wire.messages.list_partition_reassignments import (
 )
 from blumfeld_consensus_zk_compat.counts import metrics
 from blumfeld_consensus_zk_compat.tree import paths
+from blumfeld_consensus_zk_compat.tree.forms_topics import decode_topic
 from blumfeld_kit.simulation.machine.host import address_of
 from tests.plugins.consensus_zk_compat.zk_nodes import SESSION_TIMEOUT_MS, ZkNodes
 
@@ -407,6 +409,37 @@ def test_a_reassigned_replica_is_deleted_where_it_was() -> None:
         await nodes.until(lambda: nodes.leader("orders", 1) == new and nodes.leads("orders", new))
         assert await nodes.fetch("orders") == [b"a"]
         await nodes.until(lambda: not nodes.hosts("orders", old))
+
+    nodes.run(story())
+
+
+def test_a_replica_that_a_controller_moved_away_and_died_is_deleted_where_it_was() -> None:
+    """The tree has the end of the reassignment, and the controller doesn't hear of that and gives up."""
+    nodes = ZkNodes(3)
+    topic = f"{nodes.chroot}/brokers/topics/orders"
+
+    def deciding(session_id: int, operations: Sequence[Operation]) -> None:
+        ends = [each for each in operations if isinstance(each, Set) and each.path == topic]
+        if ends and not decode_topic(topic, ends[0].data).adding:
+            nodes.zookeeper.deciding = lambda *_: None
+            next(each for each in nodes.sessions.values() if each.session_id == session_id).lose_answers()
+
+    async def story() -> None:
+        await nodes.create("orders", replicas=1)
+        assert await nodes.produce("orders", [b"a"]) == 0
+        old, first = nodes.leader("orders", 1), nodes.metadata(1).controller
+        new = old % 3 + 1
+        nodes.zookeeper.deciding = deciding
+        client = await nodes.connect(nodes.controller)
+        partition = ReassignablePartition(partition_index=0, replicas=[new])
+        request = AlterPartitionReassignmentsRequest(
+            topics=[ReassignableTopic(name="orders", partitions=[partition])]
+        )
+        client.send(request, 0)
+        await nodes.until(lambda: nodes.metadata(1).controller not in (None, first))
+        await nodes.until(lambda: nodes.leads("orders", new))
+        await nodes.until(lambda: not nodes.hosts("orders", old))
+        assert await nodes.fetch("orders") == [b"a"]
 
     nodes.run(story())
 

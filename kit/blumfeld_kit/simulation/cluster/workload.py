@@ -23,7 +23,7 @@ from blumfeld_kit.simulation.cluster.log_model import check_log_state
 from blumfeld_kit.simulation.cluster.operator import Operator, create_topic
 from blumfeld_kit.simulation.cluster.reader import ClusterReader
 from blumfeld_kit.simulation.cluster.replica_checks import metadata_log
-from blumfeld_kit.simulation.cluster.watch import Watch, hosted, metadata_of
+from blumfeld_kit.simulation.cluster.watch import Watch, hosted, metadata_of, replicas_of
 from blumfeld_kit.simulation.machine.host import ADDRESS, DATA_DIR, Machine, address_of, plan_of
 from blumfeld_kit.simulation.network.links import Weather
 from blumfeld_kit.simulation.network.network import Vantage
@@ -316,7 +316,11 @@ class Cluster:
         oracle = self._coordination.oracle
         if (unfinished := oracle.unfinished()) is not None:
             return unfinished
-        for machine in world.machines:
+        for node_id, machine in enumerate(world.machines, 1):
+            for replica in replicas_of(machine):
+                at, topic = replica.partition, oracle.image.topics.get(replica.partition.topic)
+                if topic is None or node_id not in topic.partitions[at.partition].replicas:
+                    return f"{machine.address} hosts {at}, and is no replica of it"
             metadata = metadata_of(machine)
             assert metadata is not None
             if sorted(metadata.image.brokers) != sorted(oracle.czxids):

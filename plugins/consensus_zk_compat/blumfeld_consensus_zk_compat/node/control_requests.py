@@ -78,6 +78,8 @@ class ControlRequests:
         self._told = told
         self._pushed = pushed
         self._controller_epoch = -1
+        self.placed: dict[TopicPartition, tuple[bytes, int]] = {}
+        """Replicas that a controller has placed here and not deleted → topic id and newest leader epoch."""
         self._ready: Completion[None] = Completion()
 
     @property
@@ -113,6 +115,16 @@ class ControlRequests:
         self._controller_epoch = request.controller_epoch
         return ErrorCode.NONE
 
+    def moved_away(self, at: TopicPartition, leader_epoch: int) -> None:
+        """The tree has no replica of a partition here: delete it, unless a later order has placed it again.
+
+        :param leader_epoch: the partition's, when the tree was read
+        """
+        stopped = self._replicas().stop(at, leader_epoch, self._controller_epoch, delete=True)
+        stopped.when_done(
+            lambda done: self.placed.pop(at, None) if done.error is None and not done.result() else None
+        )
+
     # LeaderAndIsr
 
     def _lead_and_follow(self, request: LeaderAndIsrRequest) -> Steps[Message]:
@@ -128,6 +140,7 @@ class ControlRequests:
             for state in topic.partition_states:
                 at = TopicPartition(topic.topic_name, state.partition_index)
                 outcome = replicas.apply(at, topic.topic_id, image_of(state), request.controller_epoch)
+                self.placed[at] = topic.topic_id, state.leader_epoch
                 error = LeaderAndIsrPartitionError(partition_index=state.partition_index)
                 outcomes.append((topic.topic_id, error, outcome))
                 if not len(outcomes) % SLICE:
@@ -167,6 +180,8 @@ class ControlRequests:
                 code = yield from waited(
                     replicas.stop(at, state.leader_epoch, request.controller_epoch, delete=delete)
                 )
+                if delete and code == ErrorCode.NONE:
+                    self.placed.pop(at, None)
                 errors.append(
                     StopReplicaPartitionError(
                         topic_name=at.topic, partition_index=at.partition, error_code=code
