@@ -97,7 +97,8 @@ def came_again(
     """Take members out of ISRs whose earlier process was in sync, while there was no controller to see it go: as if
     that controller had. The present process may lack records, and the records of two may not have one leader epoch.
 
-    If no member is left, the leader is taken for the one that went last. It begins a leader epoch, with itself as ISR.
+    If no other member lives, one of these is as good as any: a session may also end without its process. The leader, or
+    the first replica that lives, begins a leader epoch with itself as ISR.
 
     :param members: of each ISR
     """
@@ -112,12 +113,17 @@ def came_again(
         kept = [member for member in partition.isr if member not in restarted]
         config = state.image.topic_config(topic.name, broker_config)
         change = partition_change(state, topic, partition, config, active, election=Election.ONLINE)
-        change.isr = kept or [partition.leader if partition.leader != NO_LEADER else partition.isr[0]]
-        record = change.record()
-        if record is not None or not kept:
-            record = record or PartitionChangeRecord(partition_id=at.partition, topic_id=topic.topic_id)
-            if not kept:
-                record.leader = change.isr[0]
+        if any(map(state.image.is_active, kept)):
+            change.isr = kept
+            record = change.record()
+        else:
+            candidates = [member for member in (partition.leader, *partition.replicas) if member in restarted]
+            change.isr = candidates[:1]
+            record = change.record() or PartitionChangeRecord(
+                partition_id=at.partition, topic_id=topic.topic_id
+            )
+            record.leader = candidates[0]
+        if record is not None:
             records.append(record)
     left = members[SLICE_RECORDS:]
     rest = partial(came_again, members=left) if left else None

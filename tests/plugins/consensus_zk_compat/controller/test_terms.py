@@ -165,13 +165,15 @@ def test_another_candidate_takes_over_when_the_controllers_session_is_over() -> 
 def test_a_member_of_an_isr_that_started_again_without_a_controller_leaves_the_isr() -> None:
     """Its process is another one, and may have lost its page cache. It comes back when it has everything."""
     cluster = Cluster(nodes=2)
-    first = cluster.begin()
-    for name, replicas in (("follows", [1, 2, 3]), ("leads", [2, 3]), ("alone", [2])):
+    first = cluster.begin(1, 2, 3, 4)
+    for name, replicas in (("follows", [1, 2, 3]), ("leads", [2, 3]), ("alone", [2]), ("left", [4, 2])):
         cluster.create(name, replicas)
     cluster.zookeeper.expire(first.session.session_id)
+    cluster.stop_broker(4)
     cluster.stop_broker(2)
     cluster.start_broker(2)
     cluster.advance(1_000)
+    assert (cluster.state("left").leader, cluster.state("left").isr) == (2, (2,)), "no other one lives"
     assert (cluster.state("follows").leader, cluster.state("follows").isr) == (1, (1, 3))
     assert (cluster.state("leads").leader, cluster.state("leads").isr) == (3, (3,))
     assert (cluster.state("alone").leader, cluster.state("alone").isr) == (2, (2,))
