@@ -9,7 +9,6 @@ from msgspec.structs import replace
 
 from blumfeld.metadata.image.cluster_image import MetadataImage
 from blumfeld.metadata.image.step import ImageStep
-from blumfeld.spi.cluster import PartitionImage
 from blumfeld.wire.messages.metadata_records import (
     BrokerEndpoint,
     PartitionRecord,
@@ -85,8 +84,12 @@ def deleted(image: MetadataImage, topic: str) -> Change:
     return Change(topics_deleted=(known,), partitions=steps)
 
 
-def created(name: str, topic_id: bytes, replicas: Sequence[int]) -> Change:
-    """A change that creates a topic with one partition."""
-    topic = image_of(TopicRecord(name=name, topic_id=topic_id), partition(topic_id, 0, replicas)).topics[name]
-    after: PartitionImage = topic.partitions[0]
-    return Change(topics_created=(topic,), partitions=(PartitionStep(name, topic_id, None, after),))
+def created(name: str, topic_id: bytes, *assignment: Sequence[int]) -> Change:
+    """A change that creates a topic.
+
+    :param assignment: the replicas of each partition
+    """
+    partitions = [partition(topic_id, number, replicas) for number, replicas in enumerate(assignment)]
+    topic = image_of(TopicRecord(name=name, topic_id=topic_id), *partitions).topics[name]
+    steps = tuple(PartitionStep(name, topic_id, None, after) for after in topic.partitions.values())
+    return Change(topics_created=(topic,), partitions=steps)

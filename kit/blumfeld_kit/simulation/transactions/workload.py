@@ -94,7 +94,7 @@ class Transactions(Cluster):
         chance = world.chance("generation").random()
         if chance < FIRST_GENERATION_CHANCE + UPGRADE_CHANCE:
             self.oracle.generation_max = 1
-            self._upgrades = chance >= FIRST_GENERATION_CHANCE
+            self._upgrades = chance >= FIRST_GENERATION_CHANCE and self._coordination is None
             while not await finalize(routes, 0):
                 await asyncio.sleep(RETRY_S)
         old = world.chance("old")

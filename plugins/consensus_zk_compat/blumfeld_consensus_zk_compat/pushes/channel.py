@@ -290,11 +290,22 @@ class BrokerChannel:
                 yield None
                 continue
             yield leader_and_isr(self._sender, slice_, self._live())
-            shown = [shows.pop(key) for placed in slice_ if (key := placed.key) in shows]
             yield None
-            yield update_metadata(self._sender, shown, self._live())
+            yield from self._shown_with(slice_, shows)
         for slice_ in _slices(shows.values()):
             yield None if slice_ is None else update_metadata(self._sender, slice_, self._live())
+
+    def _shown_with(self, slice_: list[Placed], shows: dict[Key, Placed]) -> Iterator[Message | None]:
+        """Show what was told, and new topics whole: a broker that knew some of the partitions would take the topic for
+        one of another size.
+
+        :param shows: what is to be shown; it loses what this shows
+        """
+        new = {placed.topic_id for placed in slice_ if placed.is_new}
+        keys = [placed.key for placed in slice_ if placed.topic_id not in new]
+        keys += sorted(key for key in shows if key[0] in new) if new else []
+        for shown in _slices([shows.pop(key) for key in keys if key in shows]):
+            yield None if shown is None else update_metadata(self._sender, shown, self._live())
 
     def _urgency(self, placed: Placed) -> tuple[bool, bool]:
         return not placed.is_moved, placed.image.leader != self.broker_id

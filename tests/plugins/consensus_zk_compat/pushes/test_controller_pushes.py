@@ -206,6 +206,18 @@ def test_a_new_topic_is_new_for_its_replicas(brokers: Brokers) -> None:
     assert leads(*brokers.take(3)) == [("trades", 0, 0, True)]
 
 
+def test_a_new_topic_is_shown_whole_also_to_a_broker_with_a_replica_of_some_partition(
+    brokers: Brokers,
+) -> None:
+    """A broker that knew partition 1 and not 0 would take the topic for one of another size."""
+    brokers.begin(small())
+    brokers.sent.clear()
+    brokers.commit(created("trades", TRADES, (1, 2), (2, 3), (3, 1)))
+    for broker_id in (1, 2, 3):
+        first = next(shows(message) for to, message in brokers.sent if to == broker_id and shows(message))
+        assert first == [("trades", 0, 1), ("trades", 1, 2), ("trades", 2, 3)]
+
+
 def test_a_topic_that_is_being_deleted_is_shown_with_the_leader_of_a_deletion(brokers: Brokers) -> None:
     image = small()
     brokers.begin(image)
