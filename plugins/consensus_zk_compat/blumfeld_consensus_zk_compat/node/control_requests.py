@@ -120,10 +120,12 @@ class ControlRequests:
 
         :param leader_epoch: the partition's, when the tree was read
         """
-        stopped = self._replicas().stop(at, leader_epoch, self._controller_epoch, delete=True)
-        stopped.when_done(
-            lambda done: self.placed.pop(at, None) if done.error is None and not done.result() else None
-        )
+
+        def stopped(done: Completion[ErrorCode]) -> None:
+            if done.error is None and done.result() == ErrorCode.NONE:
+                self.placed.pop(at, None)
+
+        self._replicas().stop(at, leader_epoch, self._controller_epoch, delete=True).when_done(stopped)
 
     # LeaderAndIsr
 
