@@ -14,6 +14,8 @@ from blumfeld_security.tls.settings import Store, TlsConfigError, TlsSettings
 
 VERIFY = {"none": ssl.CERT_NONE, "requested": ssl.CERT_OPTIONAL, "required": ssl.CERT_REQUIRED}
 VERSIONS = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
+PASSWORD_BYTES_MAX = 1_023
+"""OpenSSL takes no longer one."""
 SERVER_NAMES = "security.options.tls.server_names"
 NO_OPTIONS = TlsOptions()
 Choose = Callable[[ssl.SSLObject, str | None, ssl.SSLContext], None]
@@ -104,6 +106,9 @@ def _show(context: ssl.SSLContext, own: Identity, store: Store) -> None:
 
     key = f"{store.key}.location" if store.location else f"{store.key}.key"
     where = store.location or "the text"
+    if len((own.password or "").encode()) > PASSWORD_BYTES_MAX:
+        found = f"{where}, for whose private key the password has more than {PASSWORD_BYTES_MAX} bytes"
+        raise TlsConfigError(key, found, "a key that ssl.key.password opens")
     try:
         with_path(own.pem, load)
     except ssl.SSLError as error:
@@ -117,7 +122,7 @@ def _show(context: ssl.SSLContext, own: Identity, store: Store) -> None:
 def _trust(context: ssl.SSLContext, store: Store, revocation_lists: Sequence[str]) -> None:
     key = f"{store.key}.location" if store.location else f"{store.key}.certificates"
     try:
-        context.load_verify_locations(cadata=trusted(store).decode("ascii", "replace"))
+        context.load_verify_locations(cadata=trusted(store).decode("ascii", "ignore"))
         # As in Java, each certificate of the truststore is an anchor, also one that another has signed.
         context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
         for path in revocation_lists:

@@ -124,6 +124,7 @@ def _first(pem: bytes, key: str, where: str) -> Certificate:
 def _pkcs12(data: bytes, store: Store, key: str) -> tuple[bytes | None, list[bytes]]:
     """Returns the private key in PEM (``None`` for none) and the certificates in PEM, the key's own first."""
     try:
+        from cryptography.exceptions import UnsupportedAlgorithm
         from cryptography.hazmat.primitives import serialization
         from cryptography.hazmat.primitives.serialization import pkcs12
     except ImportError:
@@ -136,7 +137,7 @@ def _pkcs12(data: bytes, store: Store, key: str) -> tuple[bytes | None, list[byt
     password = None if store.password is None else store.password.encode()
     try:
         loaded = pkcs12.load_pkcs12(data, password)
-    except ValueError:
+    except (ValueError, UnsupportedAlgorithm):
         found = f"{store.location}, which this password doesn't open, or which is no PKCS12"
         raise TlsConfigError(key, found, f"a PKCS12 file, and its {store.key}.password") from None
     pem = serialization.Encoding.PEM

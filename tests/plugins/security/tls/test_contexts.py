@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from pathlib import Path
 
 import pytest
@@ -123,6 +124,50 @@ def test_a_wrong_file_is_refused_in_words_without_secrets(tmp_path: Path) -> Non
         assert "WRONG" not in text, kind
         assert "PRIVATE" not in text, kind
         assert "store" in refused.value.key
+
+
+def test_spoiled_files_are_refused_and_never_another_error(tmp_path: Path) -> None:
+    """A file may change under a running node: another error would stop it."""
+    chance = random.Random(6)
+    good = {"PEM": SERVER.pem(), "PKCS12": SERVER.p12(PASSWORD)}
+    path, trust = tmp_path / "k", tmp_path / "t"
+    refused = 0
+    for nth in range(200):
+        kind = "PKCS12" if nth % 8 == 0 else "PEM"
+        spoiled, trusted = bytearray(good[kind]), bytearray(AUTHORITY.pem)
+        for data in (spoiled, trusted):
+            for _ in range(chance.randrange(3)):
+                data[chance.randrange(len(data))] = chance.randrange(256)
+        given = {
+            "ssl.keystore.type": kind,
+            "ssl.keystore.location": private(path, bytes(spoiled)),
+            "ssl.keystore.password": PASSWORD,
+            "ssl.truststore.type": "PEM",
+            "ssl.truststore.location": private(trust, bytes(trusted)),
+            "ssl.client.auth": "required",
+        }
+        try:
+            made(given)
+        except TlsConfigError:
+            refused += 1
+    assert 50 < refused < 200
+
+
+def test_a_truststore_may_have_remarks_in_any_language(tmp_path: Path) -> None:
+    remark = "# für Kunden\n".encode()
+    given = {
+        **pem(private(tmp_path / "k", SERVER.pem())),
+        "ssl.truststore.type": "PEM",
+        "ssl.truststore.location": private(tmp_path / "t", remark + AUTHORITY.pem),
+        "ssl.client.auth": "required",
+    }
+    assert made(given).context.cert_store_stats()["x509_ca"] == 1
+
+
+def test_a_password_that_is_too_long_is_refused(tmp_path: Path) -> None:
+    path = private(tmp_path / "k", SERVER.pem(PASSWORD))
+    with pytest.raises(TlsConfigError, match="more than 1023 bytes"):
+        made(pem(path, ssl_key_password="x" * 2_000))
 
 
 def test_a_revoked_certificate_is_known_from_a_list(tmp_path: Path) -> None:
