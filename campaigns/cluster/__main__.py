@@ -11,6 +11,7 @@ import tempfile
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 
 import attrs
@@ -37,6 +38,7 @@ from campaigns.cluster.contenders import (
     with_kafka,
 )
 from campaigns.cluster.disks import Disks, NoDisksError
+from campaigns.cluster.ensemble import Ensemble, started_ensemble
 from campaigns.cluster.faults import (
     CUTS,
     DEFAULT_FAULTS,
@@ -58,20 +60,17 @@ from campaigns.cluster.report import (
     distribution_table,
     fault_table,
 )
-from campaigns.cluster.rounds import DATA, Ensemble, Run, Settings
+from campaigns.cluster.rounds import DATA, Run, Settings
 from campaigns.cluster.storm import FACULTIES, Wave, waves
-from campaigns.cluster.tree import Tree
 from campaigns.figures import save
 from campaigns.terminal import add_node_options, console_of, print_wrong, refused
 from campaigns.zookeeper_server import (
     SESSION_TIMEOUT_MS,
-    running,
-    zookeeper_ensemble,
     zookeeper_settings,
 )
 
 DISK_MB = 700
-PRODUCER_LOG = "producer.log"
+PRODUCER_LOG, JAVA_LOG = "producer.log", "java-producer.log"
 CHROOT = "blumfeld"
 CONNECT = "{zookeeper}"
 """Stands for ``zookeeper.connect`` until the servers have their places."""
@@ -103,9 +102,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
             stack.enter_context(tempfile.TemporaryDirectory(prefix="blumfeld-cluster-"))
         )
         try:
-            ensemble = (
-                stack.enter_context(_ensemble(given, folder, wires, needs.doors)) if given.zookeeper else None
-            )
+            ensemble = None
+            if given.zookeeper:
+                nodes, servers = len(LAYOUTS[given.layout]), given.zookeeper_servers
+                ensemble = stack.enter_context(
+                    started_ensemble(folder / ENSEMBLE, servers, CHROOT, wires, nodes, needs.doors)
+                )
         except (FileNotFoundError, NodeError) as error:
             return refused("cluster-faults", error)
         reports: list[ContenderReport] = []
@@ -227,7 +229,7 @@ def _measured(
         groups = Groups(cluster.addresses, TOPIC, given.partitions, ["classic"], members)
         if java:
             os.environ[PEER_VARIABLE] = str(given.peer)
-            more[JAVA] = JavaProducer
+            more[JAVA] = partial(JavaProducer, log=cluster.folder / JAVA_LOG)
     console.print(f"{contender.name}: faults on {len(cluster.nodes)} nodes")
 
     def say(line: str) -> None:
@@ -277,24 +279,6 @@ def _contenders(given: argparse.Namespace) -> list[Contender]:
             f"Leave them out, or name {OURS} in --only, too"
         )
     return contenders
-
-
-@contextlib.contextmanager
-def _ensemble(
-    given: argparse.Namespace, folder: Path, wires: Namespaces | None, has_doors: bool
-) -> Iterator[Ensemble]:
-    """Start the ZooKeeper servers, and end them.
-
-    :raises FileNotFoundError: this machine has none
-    :raises NodeError: one did not start
-    """
-    count, nodes = given.zookeeper_servers, len(LAYOUTS[given.layout])
-    hosts = wires.hosts[nodes:] if wires is not None else ()
-    prefixes = wires.prefixes[nodes:] if wires is not None else ()
-    servers = zookeeper_ensemble(folder / ENSEMBLE, count, hosts=hosts, prefixes=prefixes)
-    with running(servers) as addresses, Tree(f"{addresses}/{CHROOT}") as tree:
-        door_host = wires.load_host if wires is not None else LOOPBACK
-        yield Ensemble(servers, tree, door_host if has_doors else "")
 
 
 def _campaign(

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import attrs
 
@@ -17,6 +16,7 @@ from campaigns.clients.load.load import TOPIC, Load
 from campaigns.clients.load.producers import CUT_SHORT_S, FINISH_S, Librdkafka, Make
 from campaigns.cluster.contenders import Contender
 from campaigns.cluster.disks import Disks
+from campaigns.cluster.ensemble import Ensemble
 from campaigns.cluster.faults import ROLLING, SESSIONS, Fault, Leadership, NoTargetError, targets_of
 from campaigns.cluster.gaps import Gap, gap_of
 from campaigns.cluster.harm import Harm
@@ -24,10 +24,10 @@ from campaigns.cluster.namespaces import Namespaces
 from campaigns.cluster.observer import LeaderWatch, Observer
 from campaigns.cluster.replicas import differences
 from campaigns.cluster.report import ContenderReport, FaultReport
-from campaigns.cluster.sessions import NoSessionError, SessionDoor
+from campaigns.cluster.sessions import NoSessionError
 from campaigns.cluster.storm import Wave
-from campaigns.cluster.tree import GONE, Tree
-from campaigns.zookeeper_server import ZOOKEEPER, ZooKeeperServer, leader_of
+from campaigns.cluster.tree import GONE
+from campaigns.zookeeper_server import ZOOKEEPER
 
 DATA = "data"
 """A node's data, in its folder."""
@@ -64,46 +64,6 @@ class Settings:
     """Load after the replicas are in sync again, and once more after the election of preferred leaders."""
     heal_s: float = 60.0
     """Longest wait until all replicas are in sync again, and all voters follow the quorum."""
-
-
-@attrs.frozen
-class Ensemble:
-    """The ZooKeeper of a cluster, started. Its owner ends it."""
-
-    servers: tuple[ZooKeeperServer, ...]
-    tree: Tree
-    door_host: str = ""
-    """Of the doors between each node and its ZooKeeper; empty where no fault needs them."""
-    doors: dict[int, SessionDoor] = attrs.field(factory=dict)
-    """Node → its door, while they are open."""
-
-    @property
-    def connect(self) -> str:
-        """``HOST:PORT,…`` for a node's command. A node has no controller listener, so its door takes that port."""
-        if self.door_host:
-            return f"{self.door_host}:{{controller_port}}"
-        return ",".join(server.place.address for server in self.servers)
-
-    @contextlib.contextmanager
-    def opened(self, cluster: Cluster) -> Iterator[None]:
-        """Open a door for each node, where faults need them, until the block ends."""
-        targets = [(server.place.host, server.place.port) for server in self.servers]
-        places = [node.place for node in cluster.nodes] if self.door_host else []
-        try:
-            for place in places:
-                self.doors[place.id] = SessionDoor(targets, self.door_host, place.controller_port)
-            yield
-        finally:
-            while self.doors:
-                self.doors.popitem()[1].close()
-
-    @property
-    def ids(self) -> tuple[int, ...]:
-        """The servers' ids, their leader first."""
-        leader = leader_of(self.servers)
-        return tuple(
-            server.place.id for server in sorted(self.servers, key=lambda server: server is not leader)
-        )
 
 
 class Run:

@@ -17,15 +17,20 @@ from rich.markup import escape
 
 from blumfeld.testing.process import NodeError
 from campaigns.clients.verdicts import NoClientError
+from campaigns.cluster.ensemble import started_ensemble
+from campaigns.cluster.sessions import NoSessionError
+from campaigns.consensus import CONSENSUS, KRAFT, ZOOKEEPER
 from campaigns.figures import save
 from campaigns.terminal import add_node_options, console_of, print_wrong, refused
 from campaigns.transactions.brokers import cluster_of
-from campaigns.transactions.faults import UnknownFaultError, plan_of
+from campaigns.transactions.faults import ON_ZOOKEEPER, UnknownFaultError, plan_of
 from campaigns.transactions.feed import read_lines
 from campaigns.transactions.programs import CLIENTS, Start, starter_of
 from campaigns.transactions.report import CampaignReport, RunReport, table
 from campaigns.transactions.rounds import Run, Settings
+from campaigns.zookeeper_server import SESSION_TIMEOUT_MS, zookeeper_settings
 
+CHROOT = "blumfeld"
 VERSIONS = (0, 2)
 NODES = (1, 3)
 
@@ -36,7 +41,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     console = console_of(200)
     try:
         only = [name for name in given.faults.split(",") if name]
-        plan_of(random.Random(0), 1, 0, only)
+        plan_of(random.Random(0), 1, 0, only, given.consensus == ZOOKEEPER)
         starters = {client: starter_of(client, given.peer) for client in given.clients}
         lines = read_lines(given.capture, given.records)
     except (UnknownFaultError, NoClientError, OSError) as error:
@@ -46,7 +51,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             stack.enter_context(tempfile.TemporaryDirectory(prefix="blumfeld-transactions-"))
         )
         runs = _Runs(given, lines, folder, console)
-        for nodes, version in itertools.product(given.nodes, given.versions):
+        versions = given.versions if given.consensus == KRAFT else [0]
+        for nodes, version in itertools.product(given.nodes, versions):
             for client, start in starters.items():
                 runs.one(RunReport(client=client, version=version, nodes=nodes, seed=given.seed), start, only)
     console.print(table(runs.reports))
@@ -76,11 +82,11 @@ class _Runs:
         given = self._given
         self.reports.append(report)
         fate = random.Random(f"faults/{report.client}/{report.version}/{report.nodes}/{report.seed}")
-        faults = plan_of(fate, report.nodes, given.kills, only)
+        faults = plan_of(fate, report.nodes, given.kills, only, given.consensus == ZOOKEEPER)
         self._say(f"{report.client}, version {report.version}, {report.nodes} nodes: {', '.join(faults)}")
         try:
             self._run(report, start, faults)
-        except NodeError as error:
+        except (NodeError, NoSessionError, FileNotFoundError) as error:
             report.wrong.append(str(error))
         print_wrong(self._console, report.wrong)
         save(given.out, _campaign(given, self.reports))
@@ -88,12 +94,24 @@ class _Runs:
     def _run(self, report: RunReport, start: Start, faults: Sequence[str]) -> None:
         given = self._given
         home = self._folder / f"{report.client}-{report.version}-{report.nodes}"
-        cluster = cluster_of(report.nodes, report.version, home, given.manifest, given.set)
-        try:
-            Run(report, cluster, start, self._lines, self._settings, self._say).run(faults, given.peer)
-        finally:
-            cluster.stop()
-            report.wrong += filter(None, (node.traceback() for node in cluster.nodes))
+        with contextlib.ExitStack() as stack:
+            ensemble, laid = None, list(given.set)
+            if given.consensus == ZOOKEEPER:
+                ensemble = stack.enter_context(
+                    started_ensemble(home / ZOOKEEPER, given.zookeeper_servers, CHROOT, has_doors=True)
+                )
+                laid += zookeeper_settings(f"{ensemble.connect}/{CHROOT}", SESSION_TIMEOUT_MS, report.nodes)
+            cluster = cluster_of(
+                report.nodes, report.version if ensemble is None else None, home, given.manifest, laid
+            )
+            if ensemble is not None:
+                stack.enter_context(ensemble.opened(cluster))
+            try:
+                run = Run(report, cluster, start, self._lines, self._settings, self._say, ensemble)
+                run.run(faults, given.peer)
+            finally:
+                cluster.stop()
+                report.wrong += filter(None, (node.traceback() for node in cluster.nodes))
 
     def _say(self, line: str) -> None:
         self._console.print(escape(line))
@@ -162,6 +180,14 @@ def _parser() -> argparse.ArgumentParser:
         default=Settings().abort_share,
         help="of transactions that abort on purpose",
     )
+    parser.add_argument(
+        "--consensus",
+        choices=CONSENSUS,
+        default=KRAFT,
+        help=f"what keeps the nodes' metadata; {ZOOKEEPER} starts a real one, hurts it as well "
+        f"({', '.join(ON_ZOOKEEPER)}), and has no levels of transaction.version",
+    )
+    parser.add_argument("--zookeeper-servers", type=int, default=1, metavar="N", help="of its ensemble")
     parser.add_argument("--manifest", type=Path, help="what each node is made of")
     add_node_options(parser)
     return parser

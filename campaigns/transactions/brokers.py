@@ -20,16 +20,20 @@ SETTINGS = (
 
 
 def cluster_of(
-    nodes: int, version: int, folder: Path, manifest: Path | None = None, settings: Sequence[str] = ()
+    nodes: int,
+    version: int | None,
+    folder: Path,
+    manifest: Path | None = None,
+    settings: Sequence[str] = (),
 ) -> Cluster:
     """Return a cluster whose nodes are formatted and not started.
 
-    :param version: level of the feature ``transaction.version``
+    :param version: level of the feature ``transaction.version``; None on a ZooKeeper, where nothing is formatted
     :param settings: ``section.key=value``, laid over the manifest and the settings of the campaign
     :raises NodeError: a node could not be formatted
     """
     cluster = cluster_of_this_build(nodes, folder, [*SETTINGS, *settings], manifest)
-    for node in cluster.nodes:
+    for node in cluster.nodes if version is not None else ():
         node.folder.mkdir(parents=True, exist_ok=True)
         command = [*("format" if word == "run" else word for word in node.command)]
         command += ["--feature", f"transaction.version={version}"]

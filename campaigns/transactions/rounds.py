@@ -17,10 +17,12 @@ from campaigns.clients.checks.scene import Scene
 from campaigns.clients.load.log_contents import UnreadableError
 from campaigns.clients.load.producers import CUT_SHORT_S
 from campaigns.clients.verdicts import CheckFailed
+from campaigns.cluster.ensemble import Ensemble
+from campaigns.cluster.harm import Harm
 from campaigns.cluster.observer import Observer
 from campaigns.coordinators import coordinator_address, stable_offsets
 from campaigns.transactions import broker_state
-from campaigns.transactions.faults import BROKER_DIES, CLIENT_DIES, PAUSE
+from campaigns.transactions.faults import BROKER_DIES, CLIENT_DIES, ON_ZOOKEEPER, PAUSE
 from campaigns.transactions.feed import Feed, placed
 from campaigns.transactions.oracle import (
     Seen,
@@ -54,6 +56,8 @@ STACKS_S = 5.0
 """Time for a program to write where its threads are."""
 BEFORE_FAULT_S = (0.3, 2.0)
 DOWN_S = (0.2, 2.0)
+SESSION_LOST_S = 6.0
+"""Longer than the session of a node with its ZooKeeper."""
 PAUSE_S = 12.0
 """Longer than ``broker.session.timeout.ms`` of 9 s, so that another broker coordinates meanwhile."""
 
@@ -81,7 +85,11 @@ class Run:
         lines: Sequence[bytes],
         settings: Settings,
         say: Callable[[str], None],
+        ensemble: Ensemble | None = None,
     ) -> None:
+        """:param ensemble: of a cluster that keeps its metadata in ZooKeeper"""
+        self._ensemble = ensemble
+        self._harm = Harm(cluster, None, doors=ensemble.doors if ensemble is not None else None)
         self._report = report
         self._cluster = cluster
         self._settings = settings
@@ -167,6 +175,8 @@ class Run:
             slot.begin()
         if kind == "zombie":
             self._zombie(slot)
+        if kind in ON_ZOOKEEPER and node is None:
+            self._hurt_sessions(kind, slot, output)
         if kind == PAUSE and node is not None:
             time.sleep(PAUSE_S)
             node.resume()
@@ -180,21 +190,38 @@ class Run:
         self._report.kills[kind] = self._report.kills.get(kind, 0) + 1
         where = f" on {node.place.id}" if node is not None else ""
         self._say(f"  {kind}{where}: a transaction was committed after {took:.1f} s")
-        if node is not None and len(self._cluster.nodes) > 1:
+        if (node is not None or kind in ON_ZOOKEEPER) and len(self._cluster.nodes) > 1:
             self._await_whole(kind, output)
+
+    def _hurt_sessions(self, kind: str, slot: Slot, output: str) -> None:
+        """Hurt ZooKeeper, or the session of one node with it."""
+        assert self._ensemble is not None
+        action, _, target = kind.partition("-")
+        hit = self._ensemble.servers if target == "zookeeper" else (self._target(kind, slot, output),)
+        self._harm.begin(action, hit)
+        if action != "expire":
+            time.sleep(SESSION_LOST_S)
+        self._harm.end(action, hit)
+        for node in hit:
+            node.await_ready()
 
     def _target(self, kind: str, slot: Slot, output: str) -> Node:
         nodes = self._cluster.nodes
         node_id: int | None = None
-        if kind in ("kill-coordinator", PAUSE):
+        if kind in ("kill-controller", "lose-controller"):
+            node_id = self._observer(output).controller()
+        elif kind in ("kill-coordinator", "expire-coordinator", PAUSE):
             with contextlib.suppress(NoAnswerError):
                 key = slot.work.transactional_id
                 node_id, _ = coordinator_address(self._cluster.addresses, key, TRANSACTION_KEY)
         elif kind == "kill-leader":
-            leaders = Observer(self._cluster, output).leadership().leaders
+            leaders = self._observer(output).leadership().leaders
             node_id = self._fate.choice(leaders)
         ids = [node.place.id for node in nodes]
         return self._cluster.node(node_id if node_id in ids else self._fate.choice(ids))
+
+    def _observer(self, topic: str) -> Observer:
+        return Observer(self._cluster, topic, self._ensemble.tree if self._ensemble is not None else None)
 
     def _zombie(self, slot: Slot) -> None:
         """Pause a program, let its successor commit, and resume it: it must be fenced."""
@@ -235,7 +262,7 @@ class Run:
         return took
 
     def _await_whole(self, kind: str, output: str) -> None:
-        observer = Observer(self._cluster, output)
+        observer = self._observer(output)
         if not observer.await_whole(HEAL_S):
             self._report.wrong.append(f"{kind}: not in sync after {HEAL_S:.0f} s: {observer.describe()}")
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import signal
+from pathlib import Path
 
 from campaigns.clients.java import TOOLS, tool_command
 from campaigns.clients.load.producers import FINISH_S, Watcher
@@ -30,7 +31,11 @@ ENDED = (0, -signal.SIGTERM, 128 + signal.SIGTERM)
 class JavaProducer:
     """VerifiableProducer in a process of its own."""
 
-    def __init__(self, bootstrap: str, topic: str, partitions: int, rate_per_s: float) -> None:
+    def __init__(
+        self, bootstrap: str, topic: str, partitions: int, rate_per_s: float, log: Path | None = None
+    ) -> None:
+        """:param log: gets what it prints beside its acknowledgements"""
+        self._log = log
         self.sent = [0] * partitions
         """Records that were acknowledged or given up, by partition."""
         options = ("--bootstrap-server", bootstrap, "--topic", topic, "--throughput", str(int(rate_per_s)))
@@ -67,6 +72,9 @@ class JavaProducer:
         try:
             event = json.loads(line)
         except ValueError:
+            if self._log is not None:
+                with self._log.open("a") as log:
+                    log.write(line)
             return
         if event.get("name") == "producer_send_success":
             self.sent[event["partition"]] += 1

@@ -39,6 +39,10 @@ from blumfeld_groups_kip848.timers import RebalanceExpired, SessionExpired, star
 
 GROUP_VERSION = "group.version"
 """The feature that enables KIP-848 groups."""
+NOT_ENABLED = (
+    "this cluster has no group.version, which group.protocol=consumer (KIP-848) needs; set group.protocol=classic, "
+    "or upgrade the feature where the cluster isn't on a ZooKeeper"
+)
 
 
 class ConsumerGroups:
@@ -99,7 +103,7 @@ class ConsumerGroups:
             case ConsumerGroupHeartbeatRequest():
                 assert context is not None
                 if not self.image().features.get(GROUP_VERSION):
-                    raise BrokerError(ErrorCode.UNSUPPORTED_VERSION)
+                    raise BrokerError(ErrorCode.UNSUPPORTED_VERSION, NOT_ENABLED)
                 return heartbeat(self._steps, request, context, now_ms)
             case DescribeConsumerGroup():
                 return Decision(reply=self._described(request.group_id))

@@ -19,7 +19,14 @@ from campaigns.transactions import confluent_copier
 from campaigns.transactions.__main__ import main
 from campaigns.transactions.broker_state import hanging_rows
 from campaigns.transactions.copier_process import FAILED_STATUS, FENCED_STATUS
-from campaigns.transactions.faults import KINDS, OF_ONE_NODE, OF_SEVERAL, UnknownFaultError, plan_of
+from campaigns.transactions.faults import (
+    KINDS,
+    OF_ONE_NODE,
+    OF_SEVERAL,
+    ON_ZOOKEEPER,
+    UnknownFaultError,
+    plan_of,
+)
 from campaigns.transactions.oracle import Account
 from campaigns.transactions.programs import CopierProgram, Story, Work
 from campaigns.transactions.report import CampaignReport, RunReport, Zombie, table
@@ -81,7 +88,12 @@ def test_a_plan_has_every_kind_and_is_the_seeds() -> None:
         assert plan == plan_of(random.Random(5), nodes, 2 * len(kinds))
         assert sorted(plan) == sorted(2 * list(kinds))
         assert set(plan) <= set(KINDS)
+    all_kinds = [*OF_SEVERAL, *ON_ZOOKEEPER]
+    plan = plan_of(random.Random(5), 3, len(all_kinds), on_zookeeper=True)
+    assert sorted(plan) == sorted(all_kinds)
     assert plan_of(random.Random(5), 1, 3, ["zombie"]) == ["zombie"] * 3
+    with pytest.raises(UnknownFaultError, match="found kill-zookeeper"):
+        plan_of(random.Random(5), 3, 3, ["kill-zookeeper"])
     with pytest.raises(UnknownFaultError, match="found zombies; allowed: kill-broker"):
         plan_of(random.Random(5), 1, 3, ["zombies"])
 

@@ -56,7 +56,9 @@ def made() -> Groups:
 
 def test_a_cluster_without_the_feature_has_no_such_groups(made: Groups) -> None:
     made.image.features = {}
-    assert made.ask(first()).error_code == ErrorCode.UNSUPPORTED_VERSION
+    answer = made.ask(first())
+    assert answer.error_code == ErrorCode.UNSUPPORTED_VERSION
+    assert "no group.version" in (answer.error_message or "")
 
 
 def test_topics_that_may_not_be_described_may_not_be_subscribed_to(made: Groups) -> None:
