@@ -33,8 +33,9 @@ class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
     """Path of the file with the user and the password by which this node logs in at other nodes."""
     login_ms_max: Annotated[int, msgspec.Meta(ge=1)] = 30_000
     """How long a connection may take to log in."""
-    failed_logins_max: NotNegative = 100
-    """Failed logins of an address in a minute, after which its logins are refused unseen; 0: no limit."""
+    failed_logins_max: NotNegative = 1_000
+    """Failed logins of an address in a minute, after which its logins are refused unseen; 0: no limit. A client with a
+    wrong password tries again several times a second, and must not shut out its neighbours."""
     oauthbearer_scopes: tuple[str, ...] = ()
     """Scopes that a bearer token must have."""
     oauthbearer_allowed_urls: tuple[str, ...] = ()

@@ -28,10 +28,12 @@ from blumfeld.wire.messages.alter_user_scram_credentials import (
     ScramCredentialUpsertion,
 )
 from blumfeld.wire.messages.create_delegation_token import (
+    CreatableRenewers,
     CreateDelegationTokenRequest,
     CreateDelegationTokenResponse,
 )
 from blumfeld.wire.messages.describe_delegation_token import (
+    DescribeDelegationTokenOwner,
     DescribeDelegationTokenRequest,
     DescribeDelegationTokenResponse,
 )
@@ -295,8 +297,9 @@ class Tokens:
         request = ExpireDelegationTokenRequest(hmac=secret, expiry_time_period_ms=-1)
         return self._connection.ask(request, ExpireDelegationTokenResponse, 2).error_code
 
-    def described(self) -> list[str]:
-        request = DescribeDelegationTokenRequest(owners=None)
+    def described(self, *owners: str) -> list[str]:
+        named = [DescribeDelegationTokenOwner(principal_type="User", principal_name=name) for name in owners]
+        request = DescribeDelegationTokenRequest(owners=named or None)
         answered = self._connection.ask(request, DescribeDelegationTokenResponse, 3)
         assert answered.error_code == 0
         return [token.token_id for token in answered.tokens]
@@ -320,7 +323,8 @@ def test_a_delegation_token_logs_in_for_its_owner_and_makes_no_other(files: File
         connect(running) as other,
     ):
         log_in(alice, "PLAIN", "alice", "alice-pw")
-        made = Tokens(alice).create()
+        renewers = [CreatableRenewers(principal_type="User", principal_name="bob")]
+        made = Tokens(alice).create(renewers=renewers)
         assert (made.error_code, made.principal_name) == (0, "alice")
         with connect(running) as client:
             answered = log_in_by_token(client, made.token_id, bytes(made.hmac))
@@ -336,7 +340,8 @@ def test_a_delegation_token_logs_in_for_its_owner_and_makes_no_other(files: File
         log_in(other, "PLAIN", "admin", "admin-pw")
         assert Tokens(other).renew(bytes(made.hmac)) == ErrorCode.DELEGATION_TOKEN_OWNER_MISMATCH
         assert Tokens(alice).renew(bytes(made.hmac)) == 0
-        assert Tokens(alice).described() == [made.token_id]
+        for owners, shown in (((), 1), (("alice",), 1), (("carol", "bob"), 1), (("carol",), 0)):
+            assert len(Tokens(alice).described(*owners)) == shown, owners
         assert Tokens(alice).expire(bytes(made.hmac)) == 0
         assert Tokens(alice).described() == []
         with connect(running) as late:

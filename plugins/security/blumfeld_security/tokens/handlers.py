@@ -7,7 +7,7 @@ from typing import Any
 
 from blumfeld.spi.completion import Completion
 from blumfeld.spi.consensus import ClusterMetadata, OnBehalf
-from blumfeld.spi.context import ANONYMOUS, ApiHandler, RequestContext
+from blumfeld.spi.context import ANONYMOUS, ApiHandler, Principal, RequestContext
 from blumfeld.wire.errors import BrokerError, ErrorCode
 from blumfeld.wire.messages.create_delegation_token import (
     CreateDelegationTokenRequest,
@@ -53,12 +53,13 @@ def token_handlers(metadata: ClusterMetadata, node_id: int, settings: TokenSetti
             raise BrokerError(ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED)
         owners = None
         if request.owners is not None:
-            owners = {(each.principal_name, each.principal_type) for each in request.owners}
+            owners = [Principal(each.principal_name, each.principal_type) for each in request.owners]
         tokens: Mapping[str, Token] = metadata.image.section(SECTION)
         shown = [
             described(token, settings)
             for token in tokens.values()
-            if (owners is None or (token.owner.name, token.owner.type) in owners) and _may_see(token, context)
+            if (owners is None or any(token.may_renew(owner) for owner in owners))
+            and _may_see(token, context)
         ]
         return DescribeDelegationTokenResponse(tokens=shown)
 
