@@ -66,6 +66,9 @@ class _Security:
     async def stop(self) -> None:
         """Nothing stops."""
 
+    def reconfigure(self, _config: object) -> None:
+        """Nothing of it is configured."""
+
     def peer(self, _listener: str) -> None:
         """Peers are dialled in plain text."""
 
