@@ -115,6 +115,15 @@ def test_a_proof_counts_for_its_own_exchange_only() -> None:
     assert refused.value.reason == "the proof is wrong"
 
 
+def test_a_guessed_proof_is_refused_each_time() -> None:
+    """A comparison of one byte of the key would take one proof in 256."""
+    server, head = begun(), CLIENT_FINAL[: CLIENT_FINAL.index(b",p=") + 3]
+    for number in range(3_000):
+        proof = base64.b64encode(SHA_256.hash(number.to_bytes(4)))
+        with pytest.raises(LoginRefused):
+            server.final(head + proof)
+
+
 def test_the_channel_binding_is_that_of_the_first_message() -> None:
     """A man in the middle that took the client's binding flag away is seen (RFC 5802, 6)."""
     server = ScramServer(SHA_256)

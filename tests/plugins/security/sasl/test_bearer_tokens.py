@@ -126,6 +126,12 @@ def test_claims_that_do_not_fit_are_refused(changed: dict[str, Any], why: str) -
     assert why in refused(signed(RSA, "RS256", {**CLAIMS, **changed}))
 
 
+def test_a_token_without_an_issuer_or_an_audience_is_refused() -> None:
+    for claim in ("iss", "aud"):
+        claims = {name: value for name, value in CLAIMS.items() if name != claim}
+        assert "another" in refused(signed(RSA, "RS256", claims))
+
+
 def test_clocks_may_differ_a_little() -> None:
     assert user(signed(RSA, "RS256"), now_s=NOW_S + 629.9)
     assert "expired" in refused(signed(RSA, "RS256"), now_s=NOW_S + 630)

@@ -157,6 +157,8 @@ def test_a_made_up_credential_looks_like_a_users() -> None:
     made_up = some.made_up(SHA_256, "mallory")
     assert made_up == more.made_up(SHA_256, "mallory")
     assert made_up.salt != some.made_up(SHA_256, "mallorx").salt
+    keyed = {some.made_up(SHA_256, "mallory", secret).salt for secret in (b"", b"one", b"other")}
+    assert len(keyed) == 3, "nobody computes it without the secret"
     assert (len(made_up.salt), made_up.iterations) == (len(real.salt), real.iterations)
     assert len(made_up.stored_key) == SHA_256.size
     assert made_up.salt != Credentials({}).made_up(SHA_256, "mallory").salt
