@@ -290,7 +290,9 @@ class Watch:
                     if self._has_all(image, replica, other_id) and is_held_to(replica, decided, other_id)
                 }
                 check_isr(replica, decided, has)
-                self._check_joined(at, replica, has)
+                if decided is None or decided.leader_epoch <= replica.leader_epoch:
+                    # Behind a later leader a member may have cut what was never committed.
+                    self._check_joined(at, replica, has)
                 # Behind an excuse a follower may call records committed that the new leader doesn't have. It is right
                 # again when it is in sync.
                 counting |= {
