@@ -54,6 +54,50 @@ class LoopQueue:
                 self._runtime.call_later(0, self._drain)
 
 
+class _Event:
+    """What a thread waits for in the kernel: Linux's counter."""
+
+    def __init__(self) -> None:
+        self._fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+
+    def fileno(self) -> int:
+        return self._fd
+
+    def set(self) -> None:
+        os.eventfd_write(self._fd, 1)
+
+    def clear(self) -> None:
+        with contextlib.suppress(BlockingIOError):
+            os.eventfd_read(self._fd)
+
+    def close(self) -> None:
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+
+
+class _PairEvent:
+    """As :class:`_Event`, where the system has no such counter. A pair that is full is set already."""
+
+    def __init__(self) -> None:
+        self._read, self._write = socket.socketpair()
+        self._read.setblocking(False)
+        self._write.setblocking(False)
+        self.fileno = self._read.fileno
+
+    def set(self) -> None:
+        with contextlib.suppress(BlockingIOError):
+            self._write.send(b"\0")
+
+    def clear(self) -> None:
+        with contextlib.suppress(BlockingIOError):
+            self._read.recv(PIECE_BYTES)
+
+    def close(self) -> None:
+        self._read.close()
+        self._write.close()
+
+
 class Bell:
     """In place of the socket pair that wakes kazoo's thread: it counts, and it never blocks the thread that rings.
 
@@ -62,19 +106,19 @@ class Bell:
     """
 
     def __init__(self) -> None:
-        self._fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        self._event = _Event() if hasattr(os, "eventfd") else _PairEvent()
         self._rings: deque[None] = deque()
         self._sleeping = False
 
     def fileno(self) -> int:
         """As a socket."""
-        return self._fd
+        return self._event.fileno()
 
     def send(self, data: bytes) -> int:
         """Ring once."""
         self._rings.append(None)
         if self._sleeping:
-            os.eventfd_write(self._fd, 1)
+            self._event.set()
         return len(data)
 
     def recv(self, _: int) -> bytes:
@@ -96,14 +140,11 @@ class Bell:
     def wake(self) -> None:
         """The thread is awake."""
         self._sleeping = False
-        with contextlib.suppress(BlockingIOError):
-            os.eventfd_read(self._fd)
+        self._event.clear()
 
     def close(self) -> None:
-        """Give the descriptor back. kazoo closes both ends of its pair, and this is both."""
-        if self._fd >= 0:
-            os.close(self._fd)
-            self._fd = -1
+        """Give the descriptors back. kazoo closes both ends of its pair, and this is both."""
+        self._event.close()
 
 
 class BufferedSocket:

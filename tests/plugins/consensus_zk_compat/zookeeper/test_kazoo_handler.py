@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import socket
 import threading
 import time
@@ -97,9 +98,11 @@ class Ends:
         return self.handler.select([self.connection, self.bell], [], [], timeout)[0]
 
 
-@pytest.fixture
-def ends() -> Iterator[Ends]:
-    """Both ends of a connection."""
+@pytest.fixture(params=["eventfd", "no eventfd"])
+def ends(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[Ends]:
+    """Both ends of a connection, also where the system has no ``eventfd``."""
+    if request.param == "no eventfd":
+        monkeypatch.delattr(os, "eventfd", raising=False)
     made = Ends()
     yield made
     for end in (made.bell, made.bell, made.connection, made.server):
@@ -134,6 +137,19 @@ def test_a_ring_that_was_taken_is_not_the_end_of_the_time(ends: Ends) -> None:
     answering.start()
     assert ends.ready(20.0) == [ends.connection]
     answering.join()
+
+
+def test_a_thread_that_was_rung_ten_thousand_times_in_its_sleep_sleeps_again(ends: Ends) -> None:
+    """A pair of sockets is full long before."""
+    assert ends.bell.sleep()
+    for _ in range(10_000):
+        ends.bell.send(b"\0")
+    assert ends.ready() == [ends.bell]
+    while ends.bell.rings():
+        ends.bell.recv(1)
+    started_s = time.process_time()
+    assert ends.ready(0.2) == []
+    assert time.process_time() - started_s < 0.1, "it slept"
 
 
 def test_what_was_read_at_once_is_taken_in_parts(ends: Ends) -> None:
