@@ -39,6 +39,18 @@ def test_the_first_is_logged_at_once_and_the_others_are_one_line() -> None:
     assert lines.lines[2:] == [{"number": 9}]
 
 
+def test_what_lasts_has_one_line_in_each_interval() -> None:
+    """Each second something happens, for 45 of them."""
+    runtime, lines = FakeRuntime(), Lines()
+    events = RepeatedEvents(runtime)
+    for number in range(45):
+        events.say(lines.info, "e", "key", number=number)
+        runtime.advance(1_000)
+    runtime.advance(INTERVAL_MS * 2)
+    assert len(lines.lines) == 1 + 5
+    assert 1 + sum(line["suppressed"] for line in lines.lines[1:]) == 45
+
+
 class DefectError(Exception):
     """One that a weak reference can be made to."""
 

@@ -28,8 +28,9 @@ class _Kind(msgspec.Struct):
 class RepeatedEvents:
     """Writes the first event of each key at once, and one line with ``suppressed=N`` for those that follow.
 
-    An interval begins with the first event and ends after :data:`INTERVAL_MS`; then every key begins anew. So an
-    interval has at most two lines for each of ``kinds_max + 1`` keys, and none of the events is lost from the count.
+    An interval begins with the first event and ends after :data:`INTERVAL_MS`. A key that had events to count goes on
+    in the next interval, in which its events are only counted: what lasts has one line in each interval behind the
+    first. Every other key begins anew. None of the events is lost from the count.
     """
 
     def __init__(
@@ -59,10 +60,12 @@ class RepeatedEvents:
             kind.values = _kept(values)
 
     def _interval_ended(self) -> None:
-        kinds, self._kinds = self._kinds, {}
-        for kind in kinds.values():
-            if kind.suppressed:
-                kind.write(kind.event, **kind.values, suppressed=kind.suppressed)
+        self._kinds = {key: kind for key, kind in self._kinds.items() if kind.suppressed}
+        for kind in self._kinds.values():
+            suppressed, kind.suppressed = kind.suppressed, 0
+            kind.write(kind.event, **kind.values, suppressed=suppressed)
+        if self._kinds:
+            self._runtime.call_later(self._interval_ms, self._interval_ended)
 
 
 def _kept(values: dict[str, Any]) -> dict[str, Any]:
