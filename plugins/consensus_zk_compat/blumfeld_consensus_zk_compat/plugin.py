@@ -8,13 +8,13 @@ from typing import Any
 import msgspec
 
 from blumfeld.spi.context import ApiHandler
-from blumfeld.spi.hooks import Composition, Metric, hookimpl
+from blumfeld.spi.hooks import Composition, CompositionRefused, Metric, hookimpl
 from blumfeld.spi.zookeeper import ZooKeeper
 from blumfeld_consensus_zk_compat.counts import metrics
 from blumfeld_consensus_zk_compat.migration.zk_migration import ZkMigration
 from blumfeld_consensus_zk_compat.options import Options, access_of
 from blumfeld_consensus_zk_compat.zk_metadata import ZkMetadata
-from blumfeld_consensus_zk_compat.zookeeper import open_session, parse_connect
+from blumfeld_consensus_zk_compat.zookeeper import EXTRA, client_is_installed, open_session, parse_connect
 
 
 class Plugin:
@@ -35,9 +35,19 @@ class Plugin:
         access = access_of(composition.options, create_chroot=create_chroot)
         return open_session(composition.runtime, access)
 
+    def check_client(self) -> None:
+        """Check that a session can be had. A simulation's always can.
+
+        :raises CompositionRefused: the client library isn't installed
+        """
+        if not client_is_installed():
+            found = "the plug-in consensus_zk_compat without the client of ZooKeeper, kazoo"
+            raise CompositionRefused("", found, f"it with {EXTRA}")
+
     @hookimpl
     def blumfeld_make_consensus(self, composition: Composition) -> ZkMetadata:
         """The node's part in the cluster."""
+        self.check_client()
         options = composition.options
         self._made = ZkMetadata(
             composition,
@@ -52,6 +62,7 @@ class Plugin:
     @hookimpl
     def blumfeld_make_migration(self, composition: Composition) -> ZkMigration:
         """The part of a controller of KRaft in the migration of a cluster to it."""
+        self.check_client()
         options = composition.options
         return ZkMigration(
             composition,

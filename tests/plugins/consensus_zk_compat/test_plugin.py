@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import cast
 
 import pytest
 
+from blumfeld.cli.app import app
 from blumfeld.kernel.composing.plan import Plan, make_plan
 from blumfeld.kernel.manifest.sections import read_manifest
 from blumfeld.plugging.errors import ManifestError
@@ -16,6 +18,14 @@ TWO_LINES = """
 [consensus]
 plugin = "consensus_zk_compat"
 options.connect = "127.0.0.1:2181/blumfeld"
+"""
+
+MIGRATION = """
+[node]
+roles = ["controller"]
+[migration]
+plugin = "consensus_zk_compat"
+options.connect = "127.0.0.1:2181"
 """
 
 
@@ -59,6 +69,26 @@ def test_an_option_that_could_only_fail_at_the_start_is_refused(
 @pytest.mark.parametrize("identity", ['digest="kafka:secret"', 'tls={certificate_file="node.pem"}'])
 def test_set_acl_goes_with_an_identity(tmp_path: Path, identity: str) -> None:
     plan_of(TWO_LINES, tmp_path, "consensus.options.set_acl=true", f"consensus.options.{identity}")
+
+
+@pytest.mark.parametrize(
+    "manifest",
+    [TWO_LINES, MIGRATION],
+    ids=["consensus", "migration"],
+)
+def test_plan_and_run_say_what_to_install_when_the_client_library_is_missing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], manifest: str
+) -> None:
+    monkeypatch.setitem(sys.modules, "kazoo", None)
+    file = tmp_path / "m.toml"
+    file.write_text(manifest, encoding="utf-8")
+    for command in ("plan", "run"):
+        with pytest.raises(SystemExit) as ended:
+            app([command, str(file), "--data-dir", str(tmp_path / "data")])
+        said = capfd.readouterr().err
+        assert ended.value.code == 2, said
+        assert "pip install 'blumfeld[zk]'" in said
+        assert "ImportError" not in said
 
 
 def test_a_manifest_without_a_connect_string_is_refused(tmp_path: Path) -> None:

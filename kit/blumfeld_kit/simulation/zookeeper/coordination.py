@@ -86,4 +86,7 @@ def _simulated(plugin: Any, session: Callable[..., ZooKeeper]) -> Any:
         def zookeeper(self, composition: Composition, *, create_chroot: bool) -> ZooKeeper:
             return session(composition, create_chroot=create_chroot)
 
+        def check_client(self) -> None:
+            """None is needed."""
+
     return Simulated

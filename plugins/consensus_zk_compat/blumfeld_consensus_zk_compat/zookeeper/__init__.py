@@ -2,15 +2,34 @@
 
 from __future__ import annotations
 
+from importlib.util import find_spec
+
 from blumfeld.spi.runtime import Runtime
 from blumfeld.spi.zookeeper import ZooKeeper
 from blumfeld_consensus_zk_compat.zookeeper.options import Access, ConnectString, Tls, parse_connect
 
-__all__ = ["Access", "ConnectString", "KazooMissingError", "Tls", "open_session", "parse_connect"]
+__all__ = [
+    "EXTRA",
+    "Access",
+    "ConnectString",
+    "KazooMissingError",
+    "Tls",
+    "client_is_installed",
+    "open_session",
+    "parse_connect",
+]
+
+EXTRA = "pip install 'blumfeld[zk]'"
+"""What brings the client library."""
 
 
 class KazooMissingError(Exception):
     """The client library isn't installed."""
+
+
+def client_is_installed() -> bool:
+    """Return whether :func:`open_session` has what it needs. Imports nothing."""
+    return find_spec("kazoo") is not None
 
 
 def open_session(runtime: Runtime, access: Access) -> ZooKeeper:
@@ -24,7 +43,5 @@ def open_session(runtime: Runtime, access: Access) -> ZooKeeper:
     try:
         from blumfeld_consensus_zk_compat.zookeeper.kazoo_session import KazooZooKeeper
     except ModuleNotFoundError as error:
-        raise KazooMissingError(
-            f"the client of ZooKeeper isn't installed ({error.name}): pip install 'blumfeld[zk]'"
-        ) from error
+        raise KazooMissingError(f"the client of ZooKeeper isn't installed ({error.name}): {EXTRA}") from error
     return KazooZooKeeper(runtime, access)
