@@ -453,10 +453,17 @@ def test_an_expired_session_is_followed_by_another_registration() -> None:
         other = 3 - nodes.controller
         epoch = nodes.broker_epoch(other)
         first = nodes.sessions[other]
+        said = len(nodes.events)
         first.cut()
         await nodes.pause(SESSION_TIMEOUT_MS * 3)
         first.heal()
         await nodes.until(lambda: nodes.broker_epoch(other) > epoch)
+        assert [event for node_id, event, _ in nodes.events[said:] if node_id == other] == [
+            "no ZooKeeper server is reached; produce and fetch go on",
+            "the ZooKeeper session is over; another one is begun",
+            "ZooKeeper session begun",
+            "this process is registered anew",
+        ]
         image = nodes.metadata(nodes.controller).image
         await nodes.until(lambda: len(image.topics["orders"].partitions[0].isr) == 2)
         assert await nodes.produce("orders", [b"a"]) == 0

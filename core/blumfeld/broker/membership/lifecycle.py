@@ -260,11 +260,13 @@ class Lifecycle:
             answer = done.result()
             assert isinstance(answer, BrokerHeartbeatResponse)
             if answer.error_code and not is_retriable(answer.error_code):
-                self._events.warning("heartbeat refused", error=known_code(answer.error_code).name)
+                error = known_code(answer.error_code)
+                if error != ErrorCode.STALE_BROKER_EPOCH or not self._is_own_later():
+                    self._events.warning("heartbeat refused", error=error.name)
                 if self._may_stop is not None:
                     self._stop_now()
                     return
-                if not self._leaving and self._registration_lost(known_code(answer.error_code)):
+                if not self._leaving and self._registration_lost(error):
                     return
             elif not answer.error_code:
                 self.offline_dirs_told = offline
@@ -303,6 +305,14 @@ class Lifecycle:
         shown = image.brokers.get(self._composition.node_id)
         return shown is not None and shown.epoch > self.broker_epoch
 
+    def _is_own_later(self) -> bool:
+        """Whether the later registration that the image shows is this process's own: its answer got lost, or a
+        ZooKeeper's next session has begun."""
+        image, composition = self._composition.metadata.image, self._composition
+        shown = image.brokers.get(composition.node_id)
+        own = shown is not None and shown.incarnation_id == composition.incarnation_id
+        return own and self._shows_later(image)
+
     def _may_register_again(self, image: ClusterImage) -> bool:
         """Whether no other process stands behind the later registration that the image shows.
 
@@ -333,7 +343,10 @@ class Lifecycle:
         """Register anew: another registration has taken the place of this process's. The controller refuses that if it
         hears from the other process: of two that start, one gets the id.
         """
-        self._events.warning("another registration took this one's place", broker_epoch=self.broker_epoch)
+        if self._is_own_later():
+            self._events.info("this process is registered anew", broker_epoch=self.broker_epoch)
+        else:
+            self._events.warning("another registration took this one's place", broker_epoch=self.broker_epoch)
         number = self._beats
         sent = self._composition.metadata.submit(
             self._registration(), self.session_timeout_ms, wait_image=False

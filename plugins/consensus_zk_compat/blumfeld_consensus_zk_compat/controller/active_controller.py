@@ -147,8 +147,8 @@ class ActiveController:
         self._dropped = dropped
         self._marked: set[str] = set()
         """Topics whose names are taken until the tree has nothing of them."""
-        self._lost_replicas: set[int] = set()
-        """Brokers with replicas on lost disks."""
+        self._lost_replicas: dict[int, dict[TopicPartition, None]] = {}
+        """The replicas on lost disks, by broker."""
         self._placing: Steps[None] | None = None
         """The decision that is being replayed."""
         self._behind: deque[Part] = deque()
@@ -294,14 +294,13 @@ class ActiveController:
         """A broker's znode is gone."""
 
         def unregistered() -> None:
-            self._lost_replicas.discard(broker_id)
+            self._lost_replicas.pop(broker_id, None)
             if self._begun:
                 self.pushes.broker_went(broker_id)
 
-        def restore(state: ControllerState, _: Moment) -> ControllerDecision:
-            lost = broker_id in self._lost_replicas
-            records = replicas_restored(state.image, broker_id) if lost else []
-            return ControllerDecision(records, NO_RESPONSE, atomic=False)
+        def restore(state: ControllerState, moment: Moment) -> ControllerDecision:
+            lost = tuple(self._lost_replicas.get(broker_id, ()))
+            return replicas_restored(state, moment, broker_id=broker_id, partitions=lost)
 
         self.happened(Part(f"replicas of broker {broker_id} are forgotten", restore, is_learned=True))
         decide = partial(broker_went, broker_id=broker_id, broker_epoch=broker_epoch)
@@ -310,7 +309,10 @@ class ActiveController:
     def replicas_failed(self, broker_id: int, partitions: Sequence[TopicPartition]) -> None:
         """A broker can't open replicas. A ``ports.ReplicaFailed``."""
         decide = partial(replicas_failed, broker_id=broker_id, partitions=partitions)
-        note = partial(self._lost_replicas.add, broker_id)
+
+        def note() -> None:
+            self._lost_replicas.setdefault(broker_id, {}).update(dict.fromkeys(partitions))
+
         self.happened(Part(f"replicas of broker {broker_id} failed", decide, replayed=note))
 
     def _stop_followers(self, broker_id: int, steps: Sequence[DecidedStep]) -> None:

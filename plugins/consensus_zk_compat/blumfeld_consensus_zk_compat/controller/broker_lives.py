@@ -357,18 +357,21 @@ def replicas_failed(
     return ControllerDecision(records, NO_RESPONSE, atomic=False, rest=rest)
 
 
-def replicas_restored(image: MetadataImage, broker_id: int) -> list[Message]:
-    """Returns the records by which the broker's lost replicas are well again. They change no epoch, and are not
-    written.
-    """
-    return [
-        _in_directory(topic, partition, broker_id, MIGRATING_DIRECTORY)
-        for topic in image.topics.values()
-        for partition in topic.partitions.values()
-        if partition.directories
-        and broker_id in partition.replicas
-        and directory_of(partition, broker_id) == LOST_DIRECTORY
-    ]
+def replicas_restored(
+    state: ControllerState, _moment: Moment, *, broker_id: int, partitions: Sequence[TopicPartition]
+) -> ControllerDecision:
+    """Take those of these replicas that are lost for well again. That changes no epoch, and is not written."""
+    records: list[Message] = []
+    for at in partitions[:SLICE_RECORDS]:
+        topic = state.image.topics.get(at.topic)
+        partition = None if topic is None else topic.partitions.get(at.partition)
+        if topic is None or partition is None or broker_id not in partition.replicas:
+            continue
+        if directory_of(partition, broker_id) == LOST_DIRECTORY:
+            records.append(_in_directory(topic, partition, broker_id, MIGRATING_DIRECTORY))
+    left = partitions[SLICE_RECORDS:]
+    rest = partial(replicas_restored, broker_id=broker_id, partitions=left) if left else None
+    return ControllerDecision(records, NO_RESPONSE, atomic=False, rest=rest)
 
 
 def _in_directory(topic: TopicImage, partition: PartitionImage, broker_id: int, directory: bytes) -> Message:

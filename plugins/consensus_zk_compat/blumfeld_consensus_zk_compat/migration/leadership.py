@@ -91,7 +91,7 @@ class Leadership:
         self._mirror: Mirror | None = None
         self._watched: list[WatchedNode | Progress] = []
         self._brokers: dict[int, RegisterBrokerRecord] = {}
-        self._lost_replicas: set[int] = set()
+        self._lost_replicas: dict[int, dict[TopicPartition, None]] = {}
         self._session: ZooKeeper | None = None
         self._failure: Completion[None] = Completion()
         self._reason = ""
@@ -302,9 +302,9 @@ class Leadership:
         self._brokers = seen
 
     async def _went(self, broker_id: int, broker_epoch: int) -> None:
-        if broker_id in self._lost_replicas:
-            self._lost_replicas.discard(broker_id)
-            await self._decide(f"replicas of broker {broker_id} are forgotten", partial(_restored, broker_id))
+        if lost := self._lost_replicas.pop(broker_id, None):
+            restored = partial(replicas_restored, broker_id=broker_id, partitions=tuple(lost))
+            await self._decide(f"replicas of broker {broker_id} are forgotten", restored)
         decide = partial(broker_went, broker_id=broker_id, broker_epoch=broker_epoch)
         await self._decide(f"broker {broker_id} went", decide)
 
@@ -316,7 +316,7 @@ class Leadership:
         await self._decide("left-over elections", elect_left_over)
 
     def _replicas_failed(self, broker_id: int, partitions: Sequence[TopicPartition]) -> None:
-        self._lost_replicas.add(broker_id)
+        self._lost_replicas.setdefault(broker_id, {}).update(dict.fromkeys(partitions))
         decide = partial(replicas_failed, broker_id=broker_id, partitions=partitions)
         self._decide(f"replicas of broker {broker_id} failed", decide)
 
@@ -347,10 +347,6 @@ class Leadership:
 
 def _nothing(_state: ControllerState, _moment: Moment) -> ControllerDecision:
     return ControllerDecision([], NO_RESPONSE, atomic=False)
-
-
-def _restored(broker_id: int, state: ControllerState, _moment: Moment) -> ControllerDecision:
-    return ControllerDecision(replicas_restored(state.image, broker_id), NO_RESPONSE, atomic=False)
 
 
 def _former_went(

@@ -2,6 +2,8 @@ from __future__ import annotations
 
 from functools import partial
 
+from blumfeld.metadata.partitions.directories import LOST_DIRECTORY
+from blumfeld.metadata.slices import SLICE_RECORDS
 from blumfeld.spi.storage import TopicPartition
 from blumfeld.wire.errors import ErrorCode
 from blumfeld.wire.messages.controlled_shutdown import ControlledShutdownRequest, ControlledShutdownResponse
@@ -136,9 +138,19 @@ def test_a_replica_whose_directory_is_lost_leads_no_more_until_its_broker_regist
     assert [s.after.partition for s in moved if s.after] == [0, 1], "the third only loses a follower"
     cluster.carry_out(elect_left_over)
     assert cluster.partition("t", 1).leader == -1
-    cluster.replay(replicas_restored(cluster.state.image, 1))
+    cluster.carry_out(partial(replicas_restored, broker_id=1, partitions=failed(0, 1, 2, 9)))
     cluster.carry_out(elect_left_over)
     assert cluster.partition("t", 1).leader == 1
+
+
+def test_many_replicas_are_well_again_in_parts() -> None:
+    partitions = [(1, [1, 2], [1, 2])] * (SLICE_RECORDS + 1)
+    cluster = Decided([1, 2], topic("t", *partitions))
+    lost = failed(*range(SLICE_RECORDS + 1))
+    cluster.carry_out(partial(replicas_failed, broker_id=1, partitions=lost))
+    _, changes = cluster.carry_out(partial(replicas_restored, broker_id=1, partitions=lost))
+    assert [len(change.partitions) for change in changes] == [SLICE_RECORDS, 1]
+    assert not any(LOST_DIRECTORY in cluster.partition("t", n).directories for n in range(SLICE_RECORDS + 1))
 
 
 def test_a_replica_that_failed_twice_changes_nothing_the_second_time() -> None:
