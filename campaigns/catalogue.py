@@ -107,6 +107,10 @@ cluster-faults | 15 min | Java and Kafka
   Three nodes under load, killed, paused, stopped, cut off: how long nothing is acknowledged, what is lost.
   campaigns.cluster [ --out bench-results/cluster-faults.json ] ?--peer=peer
 
+security | 30 min | Java, Go and node for all clients
+  Unmodified clients log in at a secured broker: TLS, mutual TLS, each SASL mechanism in clear and in TLS.
+  campaigns.secured ?--peer=peer
+
 zookeeper | 15 min | Java, a ZooKeeper; Kafka for --layout mixed
   Three nodes on a real ZooKeeper under load; nodes and ZooKeeper killed, paused, stopped, and sessions that expire.
   campaigns.cluster --zookeeper [ --rounds 2 --down-s 6 --settle-s 1 --rate 300 --out bench-results/zookeeper.json ]

@@ -50,6 +50,7 @@ class AioKafka(Client):
 
             async with AIOKafkaProducer(
                 bootstrap_servers=self.bootstrap,
+                **self.access.aiokafka(),
                 compression_type=None if how.codec == "none" else how.codec,
                 acks=how.acks if how.acks == "all" else int(how.acks),
                 enable_idempotence=how.idempotent,
@@ -131,7 +132,9 @@ class AioKafka(Client):
     def _transactional(self, transactional_id: str) -> Any:
         from aiokafka import AIOKafkaProducer
 
-        return AIOKafkaProducer(bootstrap_servers=self.bootstrap, transactional_id=transactional_id)
+        return AIOKafkaProducer(
+            bootstrap_servers=self.bootstrap, **self.access.aiokafka(), transactional_id=transactional_id
+        )
 
     def member_command(self, spec: MemberSpec) -> tuple[Sequence[str], str]:
         """By ``aio_member``."""
@@ -144,7 +147,9 @@ class AioKafka(Client):
         async def ask() -> dict[int, tuple[int, int, int]]:
             from aiokafka import AIOKafkaConsumer, TopicPartition
 
-            async with AIOKafkaConsumer(topic, bootstrap_servers=self.bootstrap) as consumer:
+            async with AIOKafkaConsumer(
+                topic, bootstrap_servers=self.bootstrap, **self.access.aiokafka()
+            ) as consumer:
                 partitions = [TopicPartition(topic, n) for n in sorted(consumer.partitions_for_topic(topic))]
                 first = await consumer.beginning_offsets(partitions)
                 last = await consumer.end_offsets(partitions)
@@ -205,6 +210,7 @@ class AioKafka(Client):
         return AIOKafkaConsumer(
             topic,
             bootstrap_servers=self.bootstrap,
+            **self.access.aiokafka(),
             group_id=group,
             auto_offset_reset="earliest",
             enable_auto_commit=False,
@@ -222,7 +228,7 @@ class AioKafka(Client):
         async def whole() -> T:
             from aiokafka.admin import AIOKafkaAdminClient
 
-            admin = AIOKafkaAdminClient(bootstrap_servers=self.bootstrap)
+            admin = AIOKafkaAdminClient(bootstrap_servers=self.bootstrap, **self.access.aiokafka())
             await admin.start()
             try:
                 return await ask(admin)

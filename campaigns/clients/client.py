@@ -12,6 +12,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import ClassVar, NoReturn
 
+from campaigns.clients.access import access
 from campaigns.clients.live_members import MemberSpec, Protocol
 from campaigns.clients.records import AS_USUAL, Received, Sample, Sending, Traits, Turn, numbered_samples
 from campaigns.clients.verdicts import CheckFailed as CheckFailed
@@ -67,7 +68,8 @@ class Client:
 
         :raises NotOffered: they don't
         """
-        self.bootstrap = bootstrap
+        self.access = access()
+        self.bootstrap = self.access.bootstrap or bootstrap
         self.protocol = protocol
         self.isolation = "read_uncommitted"
         """Isolation level of :meth:`consume`."""

@@ -59,6 +59,7 @@ class ConfluentKafka(Client):
 
         producer = Producer(
             {
+                **self.access.librdkafka(),
                 "bootstrap.servers": self.bootstrap,
                 "compression.type": how.codec,
                 "acks": how.acks,
@@ -122,7 +123,13 @@ class ConfluentKafka(Client):
     def _transactional(self, transactional_id: str) -> Any:
         from confluent_kafka import Producer
 
-        producer = Producer({"bootstrap.servers": self.bootstrap, "transactional.id": transactional_id})
+        producer = Producer(
+            {
+                **self.access.librdkafka(),
+                "bootstrap.servers": self.bootstrap,
+                "transactional.id": transactional_id,
+            }
+        )
         producer.init_transactions(WAIT_S)
         return producer
 
@@ -205,7 +212,9 @@ class ConfluentKafka(Client):
     def _admin(self) -> Any:
         """One for the whole check: its futures fail when it is collected."""
         if self._one_admin is None:
-            self._one_admin = _admin_module().AdminClient({"bootstrap.servers": self.bootstrap})
+            self._one_admin = _admin_module().AdminClient(
+                {**self.access.librdkafka(), "bootstrap.servers": self.bootstrap}
+            )
         return self._one_admin
 
     def _topic_resource(self, topic: str) -> Any:
@@ -215,6 +224,7 @@ class ConfluentKafka(Client):
         from confluent_kafka import Consumer
 
         settings = {
+            **self.access.librdkafka(),
             "bootstrap.servers": self.bootstrap,
             "group.id": group,
             "group.protocol": self.protocol,

@@ -89,7 +89,7 @@ class JavaTools(Client):
             options += ["--reader-property", f"{name}={value}"]
         lines = "".join(_line(sample) for sample in samples)
         command = [os.environ[PEER_VARIABLE], "tool", TOOLS + "ConsoleProducer"]
-        command += ["--bootstrap-server", self.bootstrap, *options]
+        command += ["--bootstrap-server", self.bootstrap, *options, *self.access.java_options()]
         run_program(command, lines.encode(), JVM_S)
 
     def consume(self, topic: str, group: str, count: int) -> Consumed:
@@ -213,7 +213,7 @@ class JavaTools(Client):
         command += ["--formatter-property", f"null.literal={NULL}"]
         for setting in self._settings(self.protocol):
             command += ["--command-property", setting]
-        return command
+        return [*command, *self.access.java_options()]
 
     def _settings(self, protocol: Protocol) -> list[str]:
         """With KIP-848 the session timeout and the heartbeat are the broker's, and the client refuses them."""
@@ -227,7 +227,7 @@ class JavaTools(Client):
         return given
 
     def _ask(self, tool: str, *options: str) -> str:
-        return ask_tool(self.bootstrap, tool, *options)
+        return ask_tool(self.bootstrap, tool, *options, *self.access.java_options())
 
 
 class ConsoleTools(JavaTools):

@@ -133,7 +133,10 @@ class JsonProgram(Client):
 
     def request(self, operation: str, **arguments: Any) -> str:
         """The line that goes to the program's stdin."""
-        return json.dumps({"operation": operation, "bootstrap": self.bootstrap, **arguments})
+        given = {"operation": operation, "bootstrap": self.bootstrap, **arguments}
+        return json.dumps(
+            {**given, "access": self.access.to_json()} if self.access.protocol != "PLAINTEXT" else given
+        )
 
     def _member(self, topic: str, group: str) -> dict[str, Any]:
         return {

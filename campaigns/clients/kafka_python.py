@@ -43,6 +43,7 @@ class KafkaPython(Client):
         with _Closing(
             KafkaProducer(
                 bootstrap_servers=self.bootstrap,
+                **self.access.kafka_python(),
                 compression_type=None if how.codec == "none" else how.codec,
                 acks=how.acks if how.acks == "all" else int(how.acks),
                 enable_idempotence=how.idempotent,
@@ -107,7 +108,10 @@ class KafkaPython(Client):
         from kafka import KafkaProducer
 
         producer = KafkaProducer(
-            bootstrap_servers=self.bootstrap, transactional_id=transactional_id, enable_idempotence=True
+            bootstrap_servers=self.bootstrap,
+            **self.access.kafka_python(),
+            transactional_id=transactional_id,
+            enable_idempotence=True,
         )
         producer.init_transactions()
         return producer
@@ -133,7 +137,9 @@ class KafkaPython(Client):
         """By beginning_offsets, end_offsets and offsets_for_times."""
         from kafka import KafkaConsumer, TopicPartition
 
-        with _Closing(KafkaConsumer(bootstrap_servers=self.bootstrap)) as consumer:
+        with _Closing(
+            KafkaConsumer(bootstrap_servers=self.bootstrap, **self.access.kafka_python())
+        ) as consumer:
             partitions = [TopicPartition(topic, n) for n in sorted(consumer.partitions_for_topic(topic))]
             first = consumer.beginning_offsets(partitions)
             last = consumer.end_offsets(partitions)
@@ -195,7 +201,7 @@ class KafkaPython(Client):
     def _admin(self) -> Any:
         from kafka import KafkaAdminClient
 
-        return KafkaAdminClient(bootstrap_servers=self.bootstrap)
+        return KafkaAdminClient(bootstrap_servers=self.bootstrap, **self.access.kafka_python())
 
     def _consumer(self, topic: str, group: str) -> Any:
         from kafka import KafkaConsumer
@@ -203,6 +209,7 @@ class KafkaPython(Client):
         consumer = KafkaConsumer(
             topic,
             bootstrap_servers=self.bootstrap,
+            **self.access.kafka_python(),
             group_id=group,
             auto_offset_reset="earliest",
             enable_auto_commit=False,

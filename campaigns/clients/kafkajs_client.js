@@ -223,12 +223,26 @@ const operations = {
   deleteGroup: (kafka, { group }) => withAdmin(kafka, (admin) => admin.deleteGroups([group])),
 }
 
+function loginOf(access) {
+  if (!access) return {}
+  const login = {}
+  if (access.tls) login.ssl = { ca: [access.ca], cert: access.certificate, key: access.key }
+  const mechanism = (access.mechanism || '').toLowerCase()
+  if (mechanism === 'oauthbearer') {
+    login.sasl = { mechanism, oauthBearerProvider: async () => ({ value: access.token.trim() }) }
+  } else if (mechanism) {
+    login.sasl = { mechanism, username: access.user, password: access.password }
+  }
+  return login
+}
+
 async function main() {
   let input = ''
   for await (const chunk of process.stdin) input += chunk
   const request = JSON.parse(input)
   plugCodecs()
   const kafka = new Kafka({
+    ...loginOf(request.access),
     clientId: 'matrix', brokers: request.bootstrap.split(','), logLevel: logLevel.ERROR,
     retry: { retries: 8 },
     logCreator: () => ({ log }) => console.error(log.message, log.error || ''),

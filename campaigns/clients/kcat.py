@@ -8,11 +8,13 @@ from collections.abc import Sequence
 from itertools import groupby
 from typing import ClassVar
 
+from campaigns.clients.access import TOKEN
 from campaigns.clients.client import (
     SESSION_TIMEOUT_MS,
     Client,
     ClusterView,
     Consumed,
+    NotOffered,
     run_program,
 )
 from campaigns.clients.records import AS_USUAL, Headers, Received, Sample, Sending, Traits
@@ -93,8 +95,15 @@ class Kcat(Client):
         ]
         return {0: (offsets[0], offsets[1], offsets[2])}
 
+    def _login(self) -> list[str]:
+        if self.access.mechanism == TOKEN:
+            raise NotOffered("kcat has no way to bring a token but from an issuer's endpoint")
+        return [
+            part for item in self.access.librdkafka(program=True).items() for part in ("-X", "=".join(item))
+        ]
+
     def _kcat(self, *arguments: str, stdin: bytes | None = None) -> bytes:
-        return run_program(["kcat", "-b", self.bootstrap, *arguments], stdin)
+        return run_program(["kcat", "-b", self.bootstrap, *self._login(), *arguments], stdin)
 
 
 def _shape(sample: Sample) -> tuple[int, Headers, bool, bool]:

@@ -68,30 +68,29 @@ func (c *copier) end(err error) {
 }
 
 func transactionOptions(request Request) []kgo.Opt {
-	return []kgo.Opt{
-		kgo.SeedBrokers(strings.Split(request.Bootstrap, ",")...),
+	return dialled(request,
 		kgo.ConsumerGroup(request.Group),
 		kgo.ConsumeTopics(request.Topic),
 		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()),
 		kgo.FetchIsolationLevel(kgo.ReadCommitted()),
 		kgo.RequireStableFetchOffsets(),
 		kgo.TransactionalID(request.TransactionalID),
-		kgo.TransactionTimeout(time.Duration(request.TransactionTimeout) * time.Millisecond),
-		kgo.SessionTimeout(time.Duration(request.SessionTimeout) * time.Millisecond),
-		kgo.RebalanceTimeout(10 * time.Second),
-		kgo.HeartbeatInterval(300 * time.Millisecond),
-		kgo.FetchMaxWait(100 * time.Millisecond),
+		kgo.TransactionTimeout(time.Duration(request.TransactionTimeout)*time.Millisecond),
+		kgo.SessionTimeout(time.Duration(request.SessionTimeout)*time.Millisecond),
+		kgo.RebalanceTimeout(10*time.Second),
+		kgo.HeartbeatInterval(300*time.Millisecond),
+		kgo.FetchMaxWait(100*time.Millisecond),
 		kgo.RecordPartitioner(kgo.ManualPartitioner()),
-		kgo.ProducerLinger(2 * time.Millisecond),
-		kgo.ProduceRequestTimeout(1500 * time.Millisecond),
-		kgo.RequestTimeoutOverhead(500 * time.Millisecond),
-		kgo.DialTimeout(2 * time.Second),
-		kgo.MetadataMinAge(100 * time.Millisecond),
+		kgo.ProducerLinger(2*time.Millisecond),
+		kgo.ProduceRequestTimeout(1500*time.Millisecond),
+		kgo.RequestTimeoutOverhead(500*time.Millisecond),
+		kgo.DialTimeout(2*time.Second),
+		kgo.MetadataMinAge(100*time.Millisecond),
 		kgo.MetadataMaxAge(time.Second),
 		kgo.RequestRetries(1000),
-		kgo.RetryTimeout(60 * time.Second),
+		kgo.RetryTimeout(60*time.Second),
 		kgo.RetryBackoffFn(func(int) time.Duration { return 50 * time.Millisecond }),
-	}
+	)
 }
 
 func copyTopic(ctx context.Context, request Request) (any, error) {

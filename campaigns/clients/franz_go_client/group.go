@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"os"
 	"os/signal"
-	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -20,19 +19,18 @@ var balancers = map[string]kgo.GroupBalancer{
 }
 
 func groupOptions(request Request) []kgo.Opt {
-	options := []kgo.Opt{
-		kgo.SeedBrokers(strings.Split(request.Bootstrap, ",")...),
+	options := dialled(request,
 		kgo.ConsumerGroup(request.Group),
 		kgo.ConsumeTopics(request.Topic),
 		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()),
 		kgo.DisableAutoCommit(),
 		kgo.BlockRebalanceOnPoll(),
-		kgo.SessionTimeout(time.Duration(request.SessionTimeout) * time.Millisecond),
+		kgo.SessionTimeout(time.Duration(request.SessionTimeout)*time.Millisecond),
 		kgo.MetadataMaxAge(time.Second),
-		kgo.MetadataMinAge(250 * time.Millisecond),
-		kgo.FetchMaxWait(300 * time.Millisecond),
+		kgo.MetadataMinAge(250*time.Millisecond),
+		kgo.FetchMaxWait(300*time.Millisecond),
 		kgo.Balancers(balancers[request.Assignor]),
-	}
+	)
 	if request.Protocol == "consumer" {
 		options = append(options, kgo.ServerSideBalancer())
 	}

@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
-	"strings"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
@@ -55,6 +54,8 @@ type Request struct {
 	Seed               int64   `json:"seed"`
 	Turns              []Turn  `json:"turns"`
 	Isolation          string  `json:"isolation"`
+
+	Access Access `json:"access"`
 }
 
 type operation func(context.Context, Request) (any, error)
@@ -79,13 +80,12 @@ var operations = map[string]operation{
 }
 
 func produce(ctx context.Context, request Request) (any, error) {
-	options := []kgo.Opt{
-		kgo.SeedBrokers(strings.Split(request.Bootstrap, ",")...),
+	options := dialled(request,
 		kgo.RecordPartitioner(kgo.ManualPartitioner()),
 		kgo.AllowAutoTopicCreation(),
 		kgo.ProducerBatchCompression(codecs[request.Codec]),
 		kgo.RequiredAcks(acks[request.Acks]),
-	}
+	)
 	if !request.Idempotent {
 		options = append(options, kgo.DisableIdempotentWrite())
 	}
@@ -151,7 +151,7 @@ func rowOf(record *kgo.Record) Row {
 }
 
 func withAdmin(request Request, use func(*kadm.Client) (any, error)) (any, error) {
-	client, err := kgo.NewClient(kgo.SeedBrokers(strings.Split(request.Bootstrap, ",")...))
+	client, err := kgo.NewClient(dialled(request)...)
 	if err != nil {
 		return nil, err
 	}

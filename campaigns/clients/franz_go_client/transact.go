@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"strings"
 
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -19,11 +18,10 @@ type Turn struct {
 }
 
 func transactional(ctx context.Context, request Request) (*kgo.Client, error) {
-	client, err := kgo.NewClient(
-		kgo.SeedBrokers(strings.Split(request.Bootstrap, ",")...),
+	client, err := kgo.NewClient(dialled(request,
 		kgo.RecordPartitioner(kgo.ManualPartitioner()),
 		kgo.TransactionalID(request.TransactionalID),
-	)
+	)...)
 	if err == nil {
 		_, _, err = client.ProducerID(ctx)
 	}

@@ -56,6 +56,14 @@ public class TransactionalProducer {
 
     private static KafkaProducer<String, String> producer(String[] given) {
         Properties properties = new Properties();
+        String login = System.getenv("BLUMFELD_ACCESS_JAVA");
+        if (login != null) {
+            try (var file = new java.io.FileReader(login)) {
+                properties.load(file);
+            } catch (java.io.IOException error) {
+                throw new IllegalStateException(error);
+            }
+        }
         properties.put("bootstrap.servers", given[1]);
         properties.put("transactional.id", given[3]);
         var producer = new KafkaProducer<>(properties, new StringSerializer(), new StringSerializer());

@@ -79,6 +79,10 @@ class Handshakes:
         """Returns the monotonic time."""
         return self._runtime.monotonic_ms()
 
+    def soon(self, callback: Callable[[], None]) -> None:
+        """Call ``callback()`` in the next turn."""
+        self._runtime.call_later(0, callback)
+
     def begin(self, handshake: Handshaking) -> None:
         """Take note of a new connection: the time of its handshake begins."""
         handshake.deadline_ms = self.now_ms() + self._time_ms_max

@@ -46,6 +46,7 @@ class TlsLayer:
         "_done",
         "_early",
         "_early_bytes",
+        "_ended",
         "_error",
         "_failed",
         "_handshakes",
@@ -93,6 +94,8 @@ class TlsLayer:
         self._in = ssl.MemoryBIO()
         self._out = ssl.MemoryBIO()
         self._done = False
+        self._ended = False
+        """Whether the other side has said that it sends no more."""
         self._error: str | None = None
         self._step_error: Exception | None = None
         self._early: list[bytes] = []
@@ -122,6 +125,8 @@ class TlsLayer:
         if len(data):
             self._in.write(data)
         plain = self._decrypted()
+        if self._ended:
+            self._end(plain)
         self._bound_idle(len(data), len(plain))
         return plain, self._out.read() if self._out.pending else b""
 
@@ -190,8 +195,7 @@ class TlsLayer:
     def stepped(self) -> None:
         """See ``Handshaking.stepped``."""
         self.waiting = False
-        if self._resume is not None:
-            self._resume()
+        self._resumed()
 
     def fail(self, reason: str) -> None:
         """See ``Handshaking.fail``. A step that is under way ends first."""
@@ -238,15 +242,28 @@ class TlsLayer:
             while True:
                 piece = read(READ_BYTES)
                 if not piece:
-                    break  # the other side sends no more
+                    self._ended = True
+                    break
                 pieces.append(piece)
                 if not source.pending and not self._object.pending():
                     break
-        except (ssl.SSLWantReadError, ssl.SSLZeroReturnError):
+        except ssl.SSLZeroReturnError:
+            self._ended = True
+        except ssl.SSLWantReadError:
             pass
         except ssl.SSLError as error:
             raise ConnectionError(in_words(error)) from None
         return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+
+    def _end(self, plain: bytes) -> None:
+        """Let the connection close behind its last bytes: some clients wait half a minute for our closing alert."""
+        if not plain:
+            raise ConnectionError("closed by the peer")
+        self._handshakes.soon(self._resumed)
+
+    def _resumed(self) -> None:
+        if self._resume is not None:
+            self._resume()
 
     def _bound_idle(self, received_bytes: int, plain_bytes: int) -> None:
         self._idle_bytes = max(0, self._idle_bytes + received_bytes - PER_PLAIN_BYTE * plain_bytes)

@@ -77,6 +77,16 @@ def test_a_client_with_the_password_gets_in_and_one_without_does_not(mechanism: 
                 server.final(final)
 
 
+def test_a_client_that_puts_its_nonce_in_front_twice_gets_in() -> None:
+    """librdkafka before 2.6.1 does, and Kafka takes it. The proof is over what was sent, so nothing is lost."""
+    client, server = ScramClient(SHA_256, "user", CLIENT_NONCE), ScramServer(SHA_256)
+    server.first(client.first())
+    challenge = server.challenge(pencil(SHA_256), SERVER_NONCE)
+    read = client.read(challenge)
+    twice = read._replace(nonce=CLIENT_NONCE + read.nonce)
+    client.verify(server.final(client.proof(twice, salted(SHA_256)(read))))
+
+
 def test_a_client_refuses_a_server_that_only_pretends() -> None:
     client = ScramClient(SHA_256, "user", CLIENT_NONCE)
     client.final(SERVER_FIRST, salted(SHA_256))

@@ -214,9 +214,22 @@ def test_bytes_before_an_orderly_end_are_handed_on(runtime: FakeRuntime, tmp_pat
         far.tls.unwrap()
     near.take(data + far.outgoing.read())
     assert (near.plain, near.broken) == (b"last", None)
-    near.take(b"")
-    assert far.hear(near.layer.closing()) == b""
-    assert near.layer.closing() == b""
+    runtime.run_turn()
+    assert near.broken == "closed by the peer"
+    far.incoming.write(near.out)
+    far.tls.unwrap()  # raises without our closing alert
+
+
+def test_an_orderly_end_is_answered_with_one(runtime: FakeRuntime, tmp_path: Path) -> None:
+    """asyncio waits 30 s for it: a client that left took a minute for its two connections."""
+    near, far = server(runtime, context()), Stranger(client_context(tmp_path))
+    shake(near, far)
+    with pytest.raises(ssl.SSLWantReadError):
+        far.tls.unwrap()
+    near.take(far.outgoing.read())
+    assert near.broken == "closed by the peer"
+    far.incoming.write(near.out)
+    far.tls.unwrap()
 
 
 def test_a_spoiled_record_ends_the_connection(runtime: FakeRuntime, tmp_path: Path) -> None:

@@ -1,0 +1,40 @@
+"""How clients of the matrix log in: what each is given for the same access."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from campaigns.clients.access import VARIABLE, Access, access
+
+SCRAM = Access("127.0.0.1:1", "SASL_SSL", "SCRAM-SHA-256", "alice", "correct horse", ca="/ca.pem")
+
+
+def test_without_an_access_clients_dial_as_they_did() -> None:
+    plain = Access()
+    assert (plain.librdkafka(), plain.kafka_python(), plain.aiokafka(), plain.to_json()) == ({}, {}, {}, {})
+    assert plain.java_options() == []
+
+
+def test_a_step_finds_its_access_in_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in SCRAM.save(tmp_path).items():
+        monkeypatch.setenv(name, value)
+    assert access() == SCRAM
+    java = (tmp_path / "java.properties").read_text()
+    assert 'ScramLoginModule required username="alice" password="correct horse";' in java
+    assert "ssl.truststore.location=/ca.pem" in java
+    monkeypatch.delenv(VARIABLE)
+    assert access() == Access()
+
+
+def test_each_client_gets_the_login_in_its_own_words() -> None:
+    assert SCRAM.librdkafka() == {
+        "security.protocol": "SASL_SSL",
+        "ssl.ca.location": "/ca.pem",
+        "sasl.mechanism": "SCRAM-SHA-256",
+        "sasl.username": "alice",
+        "sasl.password": "correct horse",
+    }
+    assert SCRAM.kafka_python()["sasl_plain_username"] == "alice"
+    assert SCRAM.kafka_python()["ssl_cafile"] == "/ca.pem"
