@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 from blumfeld.testing.process import NodeProcess, free_port
 from campaigns.clients.access import TOKEN, Access
@@ -39,17 +41,11 @@ class SecuredNode:
         :raises NodeError: it did not start
         """
         self.process.start()
-        from confluent_kafka.admin import (
-            AdminClient,
-            ScramCredentialInfo,
-            ScramMechanism,
-            UserScramCredentialUpsertion,
-        )
-
-        admin = AdminClient({"bootstrap.servers": self.bootstrap, "log_level": 2})
-        for mechanism in (ScramMechanism.SCRAM_SHA_256, ScramMechanism.SCRAM_SHA_512):
-            info = ScramCredentialInfo(mechanism, 4096)
-            wanted = UserScramCredentialUpsertion(USER, info, PASSWORD.encode())
+        client: Any = import_module("confluent_kafka.admin")
+        admin = client.AdminClient({"bootstrap.servers": self.bootstrap, "log_level": 2})
+        for mechanism in (client.ScramMechanism.SCRAM_SHA_256, client.ScramMechanism.SCRAM_SHA_512):
+            info = client.ScramCredentialInfo(mechanism, 4096)
+            wanted = client.UserScramCredentialUpsertion(USER, info, PASSWORD.encode())
             for answer in admin.alter_user_scram_credentials([wanted]).values():
                 answer.result(30)
 
