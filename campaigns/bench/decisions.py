@@ -135,6 +135,7 @@ def parts(runtime: FakeRuntime) -> Any:
         features=(),
         image_sections=(),
         controller_commands=(),
+        migration=None,
         listeners=(Listener(name="CONTROLLER", kind="controller", host="127.0.0.1", port=9093),),
         events=events,
         log=lambda name: events,

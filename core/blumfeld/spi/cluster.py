@@ -127,8 +127,6 @@ class ClusterImage(Protocol):
     def section(self, name: str) -> Any:
         """The value of a section that a plug-in brings (:mod:`blumfeld.spi.image_sections`). Read-only.
 
-        Provisional: first used by the security plug-in.
-
         :raises KeyError: no plug-in of the build brings a section of this name
         """
         ...

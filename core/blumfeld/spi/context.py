@@ -55,6 +55,8 @@ class RequestContext(Protocol):
     def set_principal(self, principal: Principal) -> None:
         """Set the principal of the live connection: a first authentication or a later one (KIP-368). Requests of the
         connection that wait have it from now on, too; other connections keep theirs.
+
+        Provisional: first used by a gate that knows the request alone.
         """
         ...
 

@@ -330,6 +330,8 @@ class Hooks:
         """Called once for each plug-in that ``[security] authenticators`` names, before security is made. Opens
         nothing.
 
+        Provisional: first used by a third party's plug-in.
+
         :param composition: has runtime, config, options and the transport
         :return: SASL mechanisms by name; two plug-ins with one name fail the composition
         """
@@ -337,6 +339,8 @@ class Hooks:
     @hookspec(firstresult=True)
     def blumfeld_make_authorizer(self, composition: Composition) -> Authorizer | None:
         """Called once, if ``[security] authorizer`` names the plug-in. Opens nothing.
+
+        Provisional: first used by a third party's plug-in.
 
         :param composition: has the transport; other parts may be read once the node starts
         :return: what decides in place of the security plug-in's own, and passes ``blumfeld_kit.AuthorizerContract``

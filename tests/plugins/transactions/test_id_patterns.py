@@ -38,7 +38,7 @@ def broker() -> Transacting:
 def serve(broker: Transacting, pattern: str, may_see: str = "") -> ListTransactionsResponse:
     """Serve a list for a client that may describe only ids with this prefix."""
     apis = ListingApis(cast("Any", broker.broker.transactions), IdPatterns(broker.runtime))
-    context = SimpleNamespace(authorize=lambda operation, kind, name: name.startswith(may_see))
+    context = SimpleNamespace(authorize=lambda operation, kind, name, **_: name.startswith(may_see))
     request = ListTransactionsRequest(transactional_id_pattern=pattern)
     return driven(broker, apis.list_some(request, cast("RequestContext", context)))
 

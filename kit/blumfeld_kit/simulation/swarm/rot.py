@@ -15,7 +15,7 @@ from blumfeld_kit.fakes.inodes import DirectoryNode
 from blumfeld_kit.simulation.clients.oracle import Oracle
 from blumfeld_kit.simulation.machine.host import Machine
 from blumfeld_kit.simulation.swarm.brokers import Brokers
-from blumfeld_kit.simulation.swarm.faults import OF_CLUSTERS, FaultClass
+from blumfeld_kit.simulation.swarm.faults import OF_CLUSTERS, OF_ZOOKEEPER, FaultClass
 from blumfeld_kit.simulation.swarm.world import World
 
 CRC_AT, CRC_BYTES = 17, 4
@@ -36,7 +36,7 @@ class Rot(Brokers):
     a broker finds a batch by its header. Errors of the disk are left out: they belong to ``brokers``.
     """
 
-    survives = frozenset(FaultClass) - DISK_ERRORS - OF_CLUSTERS - {FaultClass.STORE}
+    survives = frozenset(FaultClass) - DISK_ERRORS - OF_CLUSTERS - OF_ZOOKEEPER - {FaultClass.STORE}
 
     def __init__(self) -> None:
         super().__init__()
