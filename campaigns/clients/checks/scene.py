@@ -80,11 +80,17 @@ class Scene:
             configs=[CreatableTopicConfig(name=k, value=v) for k, v in given.items()],
         )
         request = CreateTopicsRequest(topics=[wanted], timeout_ms=15_000)
-        for topic in self.raw.ask(request, 5, CreateTopicsResponse).topics:
+        for topic in self._controller().ask(request, 5, CreateTopicsResponse).topics:
             if topic.error_code:
                 raise CheckFailed(f"set-up: {ErrorCode(topic.error_code).name} {topic.error_message}")
         self.wait("a leader for each partition", lambda: self.led_partitions(name) == partitions)
         return name
+
+    def _controller(self) -> RawConnection:
+        """The broker that Metadata names as the controller: on a ZooKeeper no other one takes the request."""
+        answer = self.raw.ask(MetadataRequest(topics=[]), 9, MetadataResponse)
+        named = [f"{b.host}:{b.port}" for b in answer.brokers if b.node_id == answer.controller_id]
+        return self._connection(named[0]) if named else self.raw
 
     def led_partitions(self, topic: str) -> int:
         """Return the number of partitions with a leader; 0 if there is no such topic, -1 while brokers differ."""
