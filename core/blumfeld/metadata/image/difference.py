@@ -32,8 +32,8 @@ def difference(old: MetadataImage, new: MetadataImage) -> Steps[Difference]:
     may not change between them. ``new`` takes over the topics that are the same in ``old``, so that their copies are
     freed on the way.
 
-    A topic that was deleted and created again has another id and is in both tuples. ``section_records`` has all records
-    of the new image: a plug-in's section is as new.
+    A topic that was deleted and created again has another id and is in both tuples. ``section_records`` names every
+    section, with all its records of the new image: a plug-in's section is as new, also one that has become empty.
     """
     created: list[TopicImage] = []
     deleted: list[TopicImage] = []
@@ -72,7 +72,7 @@ def difference(old: MetadataImage, new: MetadataImage) -> Steps[Difference]:
         brokers_changed=(yield from _differing(old.brokers, new.brokers)),
         configs_changed=(yield from _differing(old.configs, new.configs)),
         features_changed=old.features != new.features,
-        section_records=new.section_records(),
+        section_records={**dict.fromkeys(new.section_kinds.by_name, ()), **new.section_records()},
     )
     return Difference(delta, gone)
 

@@ -8,12 +8,17 @@ from typing import Any
 import pytest
 
 from blumfeld.config.values import BrokerConfig
+from blumfeld.metadata.image.difference import difference
+from blumfeld.metadata.image.records import image_of
+from blumfeld.metadata.image.sections import SectionKinds
 from blumfeld.spi.cluster import ImageDelta
 from blumfeld.spi.context import Principal
 from blumfeld.spi.hooks import CompositionRefused
+from blumfeld.spi.steps import drained
 from blumfeld_security.acls.authorizer import AclAuthorizer
 from blumfeld_security.acls.composing import STANDARD_AUTHORIZER, acl_authorizer
 from blumfeld_security.acls.rules import Acls, StandardRules, id_of
+from blumfeld_security.acls.section import AclSection, record_of
 from blumfeld_security.options import AclOptions
 from tests.plugins.security.acls.test_rules import topic
 
@@ -35,8 +40,11 @@ class Told:
     def subscribe(self, listener: Any) -> None:
         self._listener = listener
 
+    def step(self, image: Any, delta: ImageDelta) -> None:
+        self._listener(image, delta)
+
     def tell(self, acls: Acls, **delta: Any) -> None:
-        self._listener(SimpleNamespace(section={"acls": acls}.__getitem__), ImageDelta(**delta))
+        self.step(SimpleNamespace(section={"acls": acls}.__getitem__), ImageDelta(**delta))
 
 
 def test_only_super_users_pass_before_there_is_an_image() -> None:
@@ -58,6 +66,20 @@ def test_a_step_with_acls_is_another_generation_and_others_are_not() -> None:
     node.tell(acls, section_records={"acls": ()})
     assert node.authorizer.generation == loaded + 1
     assert node.authorizer.authorize(ALICE, *READ)
+
+
+def test_rights_that_a_snapshot_lacks_have_ended() -> None:
+    """The last ACL was removed while the node was behind: it takes over a snapshot without any."""
+    kinds = SectionKinds([AclSection()])
+    before = image_of("c", [record_of(id_of(1), topic("t", "Read"))], section_kinds=kinds)
+    node = Told()
+    node.step(before, before.first_delta())
+    assert node.authorizer.authorize(ALICE, *READ)
+    generation = node.authorizer.generation
+    after = image_of("c", [], section_kinds=kinds)
+    node.step(after, drained(difference(before, after)).delta)
+    assert not node.authorizer.authorize(ALICE, *READ)
+    assert node.authorizer.generation > generation
 
 
 def test_a_quiet_question_is_no_event() -> None:
