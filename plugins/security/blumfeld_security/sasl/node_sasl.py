@@ -226,8 +226,11 @@ class NodeSasl:
         return ScramAuthenticator(mechanism, partial(self._scram_user, mechanism), nonce)
 
     def _scram_user(self, mechanism: ScramMechanism, first: ClientFirst) -> ScramUser | Completion[ScramUser]:
-        credentials: Credentials = self._composition.metadata.image.section(SECTION)
-        if not credentials.by_user:
+        image = self._composition.metadata.image
+        credentials: Credentials = image.section(SECTION)
+        # The bootstrap records are one transaction: an image with features has had their credentials. From then on it
+        # alone counts, also when its last credential is deleted. (On a ZooKeeper there may be no features.)
+        if not credentials.by_user and not image.features:
             credentials = self._written
         # Made up for every user, so that a user who is there takes no longer than one who isn't.
         made_up = credentials.made_up(mechanism, first.user, self.token_settings.secret_key)
