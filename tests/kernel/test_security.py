@@ -85,6 +85,21 @@ def test_an_authorizer_is_the_security_plug_ins_unless_another_is_named(
     with_node(plan, body)
 
 
+def test_brokers_speak_the_protocol_that_their_listener_has(tmp_path: Path) -> None:
+    """A key that asks for TLS between brokers is no decoration of a listener in clear."""
+    def overrides(protocol: str) -> list[str]:
+        return [
+            "security.plugin=lock",
+            'network.listeners=[{name="INSIDE", kind="broker", bind="127.0.0.1:0", inter_broker=true}]',
+            f'config."listener.security.protocol.map"="INSIDE:{protocol},CONTROLLER:PLAINTEXT"',
+            'config."security.inter.broker.protocol"="SSL"',
+        ]
+
+    [said] = complaints(*overrides("PLAINTEXT"), **PLUGINS_BY_NAME)
+    assert "allowed: PLAINTEXT, as the inter-broker listener INSIDE has it" in said
+    assert plan_of(*overrides("SSL"), data_dir=tmp_path, **PLUGINS_BY_NAME).listeners
+
+
 def test_a_mechanism_is_brought_once(tmp_path: Path) -> None:
     overrides = "security.plugin=lock", 'security.authenticators=["keys", "more_keys"]'
     plan = plan_of(*overrides, data_dir=tmp_path, **PLUGINS_BY_NAME)

@@ -14,6 +14,7 @@ from blumfeld.plugging.errors import Faults, Problem, one_of, shown
 from blumfeld.spi.transport import Listener
 
 PROTOCOL_MAP = "listener.security.protocol.map"
+BETWEEN_BROKERS = "security.inter.broker.protocol"
 PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 
 
@@ -40,12 +41,26 @@ def with_protocols(
         if listener not in known:
             allowed = f"an entry for it, {listener.name}:PROTOCOL; the protocol one of {', '.join(PROTOCOLS)}"
             faults.add([Problem(path, f"nothing for the listener {listener.name}", allowed)])
-    return tuple(
+    made = tuple(
         msgspec.structs.replace(listener, security_protocol=by_name.get(listener.name, listener.name))
         if listener in known
         else listener
         for listener in listeners
     )
+    if len(known) == len(listeners):
+        faults.add(_between_brokers(made, config))
+    return made
+
+
+def _between_brokers(listeners: Sequence[Listener], config: BrokerConfig) -> Iterator[Problem]:
+    """Yields a problem if brokers should speak another protocol with each other than their listener does."""
+    if BETWEEN_BROKERS not in config.given():
+        return
+    wanted = config.str(BETWEEN_BROKERS)
+    for listener in listeners:
+        if listener.inter_broker and listener.security_protocol != wanted:
+            allowed = f"{listener.security_protocol}, as the inter-broker listener {listener.name} has it, or no value"
+            yield Problem(f'config."{BETWEEN_BROKERS}"', shown(wanted), allowed)
 
 
 def _pair(entry: str) -> tuple[str, str]:
