@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from blumfeld.config import replica_selectors, throttled_replicas
-from blumfeld.config.effects import FIXED, HONOURED, REFUSED, WITHOUT, check_effect, effect_of
+from blumfeld.config.effects import FIXED, HONOURED, REFUSED, WITHOUT, check_change, check_effect, effect_of
 from blumfeld.config.effects_table import (
     BROKER_EFFECTS,
     GROUP_EFFECTS,
@@ -229,3 +229,10 @@ def test_every_key_that_tiered_storage_makes_honoured_is_read_where_its_row_says
 def test_no_key_says_that_there_is_no_tiering_where_there_is() -> None:
     for defn in ALL:
         assert "has no remote part" not in effect_of(defn, {"tiers"}).where, defn
+
+
+def test_a_refused_change_of_a_secret_does_not_show_it() -> None:
+    key = "listener.name.x.delegation.token.secret.key"
+    with pytest.raises(ConfigError) as caught:
+        check_change(BROKER_CONFIGS.find(key), key, "pw-123", frozenset({"secures"}))
+    assert "pw-123" not in str(caught.value)

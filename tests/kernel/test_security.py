@@ -87,6 +87,7 @@ def test_an_authorizer_is_the_security_plug_ins_unless_another_is_named(
 
 def test_brokers_speak_the_protocol_that_their_listener_has(tmp_path: Path) -> None:
     """A key that asks for TLS between brokers is no decoration of a listener in clear."""
+
     def overrides(protocol: str) -> list[str]:
         return [
             "security.plugin=lock",
@@ -148,6 +149,20 @@ def test_a_map_of_protocols_that_can_not_be_read_is_refused(given: str, complain
     assert len(said) == 1
     assert 'config."listener.security.protocol.map"' in said[0]
     assert complaint in said[0]
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        "listener.name.plaintxt.ssl.key.password",
+        "listener.name.PLAINTEXT.ssl.key.password",
+        "listener.name.plaintext.delegation.token.secret.key",
+    ],
+)
+def test_a_refusal_never_shows_a_password(key: str) -> None:
+    [said] = complaints("security.plugin=lock", f'config."{key}"="pw-123"', **PLUGINS_BY_NAME)
+    assert key in said
+    assert "pw-123" not in said
 
 
 def test_nothing_of_security_is_taken_without_its_plug_in() -> None:

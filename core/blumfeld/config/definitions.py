@@ -98,6 +98,10 @@ class ConfigDef(NamedTuple):
         """Whether the value is a secret: DescribeConfigs answers null."""
         return self.type == "PASSWORD"
 
+    def told(self, given: object) -> object:
+        """Returns a value as an error may tell it: a secret is hidden."""
+        return "[hidden]" if self.sensitive else given
+
     @property
     def internal(self) -> bool:
         """Whether the key is internal: it may be set, but DescribeConfigs omits it."""
@@ -261,7 +265,7 @@ def usable(definitions: Definitions, given: Mapping[str, str]) -> dict[str, Give
 
 
 def _refused(defn: ConfigDef, value: object) -> ConfigError:
-    return ConfigError(defn.name, "[hidden]" if defn.sensitive else value, defn.allowed_in_words)
+    return ConfigError(defn.name, defn.told(value), defn.allowed_in_words)
 
 
 def _boolean(defn: ConfigDef, value: Given) -> bool:

@@ -153,7 +153,7 @@ def check_effect(defn: ConfigDef, given: Given, abilities: Set[str] = NO_ABILITI
         return
     text = render(defn, defn.default)
     default = "no value" if text is None else f'only Kafka\'s default, "{text}"'
-    raise ConfigError(defn.name, "[hidden]" if defn.sensitive else given, f"{default}: {effect.where}")
+    raise ConfigError(defn.name, defn.told(given), f"{default}: {effect.where}")
 
 
 def check_listener_key(defn: ConfigDef, key: str, given: Given, abilities: Set[str] = NO_ABILITIES) -> None:
@@ -163,7 +163,9 @@ def check_listener_key(defn: ConfigDef, key: str, given: Given, abilities: Set[s
     """
     effect = effect_of(defn, abilities)
     if key != defn.name and effect.effect == HONOURED and not effect.of_listeners:
-        raise ConfigError(key, given, f"nothing for one listener: {defn.name} holds for all of them")
+        raise ConfigError(
+            key, defn.told(given), f"nothing for one listener: {defn.name} holds for all of them"
+        )
 
 
 def check_change(defn: ConfigDef, key: str, given: Given, abilities: Set[str] = NO_ABILITIES) -> None:
@@ -174,10 +176,12 @@ def check_change(defn: ConfigDef, key: str, given: Given, abilities: Set[str] = 
     check_listener_key(defn, key, given, abilities)
     effect = effect_of(defn, abilities)
     if effect.section is not None:
-        raise ConfigError(key, given, f"nothing at run time: the manifest says it in {effect.section}")
+        raise ConfigError(
+            key, defn.told(given), f"nothing at run time: the manifest says it in {effect.section}"
+        )
     if defn.scope == "broker" and effect.read_at_start:
         raise ConfigError(
-            key, given, "nothing at run time: this broker reads it from [config] when it starts"
+            key, defn.told(given), "nothing at run time: this broker reads it from [config] when it starts"
         )
 
 

@@ -100,7 +100,7 @@ def _check_effect(
     prefixes = [f"{LISTENER_PREFIX}{listener.name.lower()}." for listener in listeners]
     if key != defn.name and not any(key == prefix + defn.name for prefix in prefixes):
         allowed = "the prefix of a listener of this node: " + " or ".join(prefixes)
-        raise ConfigError(key, value, allowed)
+        raise ConfigError(key, defn.told(value), allowed)
 
 
 def _protocol_problems(manifest: Manifest, listeners: Sequence[Listener]) -> Iterator[Problem]:
