@@ -33,9 +33,6 @@ class NodeSecurity:
         self.trail = Trail(options.audit, composition.log("audit"), composition.runtime)
         self.acls = acl_authorizer(composition, self.trail)
         self.authorizer: Authorizer | None = self.acls
-        if not options.allow_open_controller_listener:
-            for nth, listener in enumerate(composition.listeners):
-                _refuse_open_controller(nth, listener)
         self.tls = NodeTls(
             composition.runtime,
             composition.log("tls"),
@@ -43,7 +40,19 @@ class NodeSecurity:
             composition.listeners,
             options.tls,
         )
+        if not options.allow_open_controller_listener:
+            for nth, listener in enumerate(composition.listeners):
+                if self._is_open(listener):
+                    _refuse_open_controller(nth, listener)
         self.sasl = NodeSasl(composition, options)
+
+    def _is_open(self, listener: Listener) -> bool:
+        """Whether a stranger may send requests to a listener: TLS alone keeps out only those without a certificate. A
+        certificate that is merely requested tells nodes from strangers where ACLs ask for it."""
+        if listener.security_protocol != "SSL":
+            return listener.security_protocol == "PLAINTEXT"
+        client_auth = self.tls.client_auth(listener)
+        return client_auth == "none" or (client_auth == "requested" and self.authorizer is None)
 
     async def start(self) -> None:
         """As ``Security.start``."""
@@ -105,7 +114,7 @@ class SaslPeer(TlsPeer):
 
 
 def _refuse_open_controller(nth: int, listener: Listener) -> None:
-    if listener.kind != "controller" or listener.security_protocol != "PLAINTEXT":
+    if listener.kind != "controller":
         return
     try:
         is_local = ip_address(listener.host).is_loopback
@@ -114,7 +123,7 @@ def _refuse_open_controller(nth: int, listener: Listener) -> None:
     if not is_local:
         found = f"{listener.name} on {listener.host} without authentication: whoever reaches it controls the cluster"
         allowed = (
-            "an address of this machine alone, another protocol in listener.security.protocol.map, or "
-            "security.options.allow_open_controller_listener = true"
+            "an address of this machine alone, SASL or SSL with ssl.client.auth = required in "
+            "listener.security.protocol.map, or security.options.allow_open_controller_listener = true"
         )
         raise CompositionRefused(f"network.listeners[{nth}].bind", found, allowed)

@@ -53,6 +53,7 @@ from blumfeld.wire.messages.renew_delegation_token import (
 from blumfeld.wire.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
 from blumfeld.wire.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 from blumfeld.wire.schema import Message
+from blumfeld_security.acls.composing import STANDARD_AUTHORIZER
 from blumfeld_security.exchanges.oauthbearer import ERROR_READ, bearer_message
 from blumfeld_security.exchanges.passwords import hash_password
 from blumfeld_security.exchanges.scram import SHA_256, ScramClient
@@ -222,6 +223,45 @@ def test_an_open_controller_listener_is_refused_unless_it_is_said(files: Files) 
         manifest=manifest({**files.options, **said}, client, controller), config=config()
     ) as running:
         assert running.port
+
+
+@pytest.mark.parametrize(
+    ("client_auth", "acls", "is_refused"),
+    [
+        ("none", False, True),
+        ("none", True, True),
+        ("requested", False, True),
+        ("requested", True, False),
+        ("required", False, False),
+    ],
+)
+def test_a_controller_listener_of_tls_that_takes_strangers_is_open(
+    tmp_path: Path, client_auth: str, acls: bool, is_refused: bool
+) -> None:
+    pytest.importorskip("cryptography")
+    from tests.plugins.security.tls.authority import AUTHORITY, SERVER, private
+
+    given: dict[str, Any] = {
+        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:SSL",
+        "ssl.keystore.type": "PEM",
+        "ssl.keystore.location": private(tmp_path / "node.pem", SERVER.pem()),
+        "ssl.truststore.type": "PEM",
+        "ssl.truststore.location": private(tmp_path / "trust.pem", AUTHORITY.pem),
+        "listener.name.controller.ssl.client.auth": client_auth,
+    }
+    if acls:
+        given["authorizer.class.name"] = STANDARD_AUTHORIZER
+    listeners = (
+        {"name": "PLAINTEXT", "kind": "broker", "bind": "127.0.0.1:0", "inter_broker": True},
+        {"name": "CONTROLLER", "kind": "controller", "bind": "0.0.0.0:0", "advertised": "127.0.0.1:9"},
+    )
+    running = EmbeddedBroker(manifest=manifest({}, *listeners), config=given)
+    if is_refused:
+        with pytest.raises(Exception, match="whoever reaches it controls the cluster"), running:
+            pass
+    else:
+        with running:
+            assert running.port
 
 
 def test_formatting_leaves_credentials_that_voters_log_in_by(tmp_path: Path) -> None:

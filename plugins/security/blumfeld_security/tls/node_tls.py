@@ -146,6 +146,10 @@ class NodeTls:
 
         return make
 
+    def client_auth(self, listener: Listener) -> str:
+        """Returns whether a TLS listener asks for a client's certificate: ``none``, ``requested`` or ``required``."""
+        return self._served[listener.name].settings.client_auth
+
     def handler(
         self, listener: Listener, inner: ConnectionHandler, broker: BrokerConnectionHandler
     ) -> ConnectionHandler:
