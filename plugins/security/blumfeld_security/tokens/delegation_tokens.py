@@ -49,9 +49,14 @@ class Token(msgspec.Struct, frozen=True):
         """Whether it can be used and renewed."""
         return now_ms <= self.expires_ms and now_ms <= self.max_ms
 
+    @property
+    def may_be_renewed_by(self) -> tuple[Principal, ...]:
+        """The principals that may renew and expire it: its owner, who asked for it, and its renewers."""
+        return self.owner, self.requester, *self.renewers
+
     def may_renew(self, principal: Principal) -> bool:
-        """Whether the principal may renew and expire it: its owner, who asked for it, and its renewers."""
-        return principal in (self.owner, self.requester, *self.renewers)
+        """Whether the principal may renew and expire it."""
+        return principal in self.may_be_renewed_by
 
 
 class TokenSection:

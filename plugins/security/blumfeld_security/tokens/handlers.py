@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from blumfeld.spi.completion import Completion
+from blumfeld.spi.completion import Completion, Steps
 from blumfeld.spi.consensus import ClusterMetadata, OnBehalf
 from blumfeld.spi.context import ANONYMOUS, ApiHandler, Principal, RequestContext
+from blumfeld.spi.steps import CHUNK_ELEMENTS, STEP_ELEMENTS, at_once
 from blumfeld.wire.errors import BrokerError, ErrorCode
 from blumfeld.wire.messages.create_delegation_token import (
     CreateDelegationTokenRequest,
@@ -47,27 +48,39 @@ def token_handlers(metadata: ClusterMetadata, node_id: int, settings: TokenSetti
             raise BrokerError(ErrorCode.DELEGATION_TOKEN_AUTHORIZATION_FAILED)
         return submit(request, context)
 
-    def describe(request: DescribeDelegationTokenRequest, context: RequestContext) -> Message:
+    def describe(request: DescribeDelegationTokenRequest, context: RequestContext) -> Steps[Message]:
         check_may_have_tokens(context)
         if not settings.secret_key:
             raise BrokerError(ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED)
         owners = None
         if request.owners is not None:
-            owners = [Principal(each.principal_name, each.principal_type) for each in request.owners]
+            # A set: any client may name as many owners as its frame holds.
+            owners = set()
+            for number, each in enumerate(request.owners, 1):
+                owners.add(Principal(each.principal_name, each.principal_type))
+                if not number % STEP_ELEMENTS:
+                    yield None
         tokens: Mapping[str, Token] = metadata.image.section(SECTION)
-        shown = [
-            described(token, settings)
-            for token in tokens.values()
-            if (owners is None or any(token.may_renew(owner) for owner in owners))
-            and _may_see(token, context)
-        ]
+        shown = []
+        for number, token in enumerate(tokens.values(), 1):
+            if (owners is None or not owners.isdisjoint(token.may_be_renewed_by)) and _may_see(
+                token, context
+            ):
+                shown.append(described(token, settings))
+            if not number % CHUNK_ELEMENTS:
+                yield None
         return DescribeDelegationTokenResponse(tokens=shown)
+
+    def described_in_steps(request: DescribeDelegationTokenRequest, context: RequestContext) -> Any:
+        steps = describe(request, context)
+        is_long = context.is_large or len(metadata.image.section(SECTION)) > CHUNK_ELEMENTS
+        return steps if is_long else at_once(steps)
 
     served: tuple[tuple[int, int, Any, type[Message]], ...] = (
         (38, 3, create, CreateDelegationTokenResponse),
         (39, 2, submit, RenewDelegationTokenResponse),
         (40, 2, submit, ExpireDelegationTokenResponse),
-        (41, 3, describe, DescribeDelegationTokenResponse),
+        (41, 3, described_in_steps, DescribeDelegationTokenResponse),
     )
     return [
         ApiHandler(
