@@ -51,8 +51,8 @@ class ScramUser(NamedTuple):
     """The user's, or a made up one."""
     principal: Principal | None
     """``None``: there is no such user."""
-    lifetime_ms: float | None = None
-    """Time until a delegation token ends."""
+    left_ms: Callable[[], float] | None = None
+    """Returns the time until a delegation token ends, as of now: it may be taken back within the exchange."""
 
 
 class ScramAuthenticator:
@@ -85,7 +85,10 @@ class ScramAuthenticator:
             raise LoginRefused(f"{refusal.reason}: user {self._name!r}", refusal.message) from None
         if user.principal is None or user.credential.iterations < ITERATIONS_MIN:
             raise LoginRefused(f"no such user: {self._name!r}")
-        return Stepped(reply=last, principal=user.principal, lifetime_ms=user.lifetime_ms)
+        left_ms = None if user.left_ms is None else user.left_ms()
+        if left_ms is not None and left_ms <= 0:
+            raise LoginRefused(f"the delegation token has ended: {self._name!r}")
+        return Stepped(reply=last, principal=user.principal, lifetime_ms=left_ms)
 
     def _challenge(self, first: ClientFirst) -> Stepped | Completion[Stepped]:
         self._name = first.user[:60]

@@ -60,7 +60,7 @@ class GateSettings(msgspec.Struct, frozen=True, kw_only=True):
     reauth_ms: Mapping[str, int] = {}
     """``connections.max.reauth.ms`` by mechanism: the longest session; 0 or absent: no end."""
     login_ms_max: int = 30_000
-    """How long a connection may take to log in."""
+    """How long a connection may take to log in, and to log in again."""
 
 
 class State(Enum):
@@ -155,7 +155,7 @@ class Gate:
         connection.limit_frames(self.settings.receive_bytes_max)
         session = Session(self, connection)
         self._sessions[connection.id] = self._watched[connection.id] = session
-        session.timer = self._runtime.call_later(self.settings.login_ms_max, lambda: self._too_late(session))
+        self._bound(session)
 
     def closed(self, connection: Connection, reason: str) -> None:
         """Forget the session."""
@@ -205,6 +205,10 @@ class Gate:
             return None
         name = API_BY_KEY[key].name if key in API_BY_KEY else f"API key {key}"
         return f"{name} v{version} before the login: the listener wants SASL"
+
+    def _bound(self, session: Session) -> None:
+        """Begin the time of a login."""
+        session.timer = self._runtime.call_later(self.settings.login_ms_max, lambda: self._too_late(session))
 
     def _too_late(self, session: Session) -> None:
         """Close a connection that took too long. One that said nothing gets no line in the log: controllers watch
@@ -284,6 +288,7 @@ class Gate:
         session.raw = False
         session.state = State.EXCHANGE
         self._watched[session.connection.id] = session
+        self._bound(session)
         return SaslHandshakeResponse(mechanisms=list(self._mechanisms))
 
     # SaslAuthenticate

@@ -242,18 +242,25 @@ class NodeSasl:
     async def _token_user(self, mechanism: ScramMechanism, token_id: str, made_up: Credential) -> ScramUser:
         """Returns what there is on a delegation token. Its secret is the password (KIP-48), which takes as long to salt
         for a token that there isn't."""
-        tokens: Mapping[str, Token] = self._composition.metadata.image.section(TOKENS)
-        token = tokens.get(token_id)
+        token = self._token(token_id)
         password = base64.b64encode(self.token_settings.secret_of(token_id)).decode()
         salted = await self._runtime.offload(
             mechanism.salted_password, password, made_up.salt, ITERATIONS_MIN
         )
-        now_ms = self._runtime.now_ms()
-        if token is None or not self.token_settings.secret_key or not token.is_alive(now_ms):
+        if token is None or not self.token_settings.secret_key or self._token_left_ms(token_id) <= 0:
             return ScramUser(made_up, None)
         principal = Principal(token.owner.name, token.owner.type, token_authenticated=True)
         credential = credential_of(mechanism, salted, made_up.salt, ITERATIONS_MIN)
-        return ScramUser(credential, principal, min(token.expires_ms, token.max_ms) - now_ms)
+        return ScramUser(credential, principal, partial(self._token_left_ms, token_id))
+
+    def _token(self, token_id: str) -> Token | None:
+        tokens: Mapping[str, Token] = self._composition.metadata.image.section(TOKENS)
+        return tokens.get(token_id)
+
+    def _token_left_ms(self, token_id: str) -> float:
+        """Returns the time until a token ends; 0 for one that there isn't."""
+        token = self._token(token_id)
+        return 0.0 if token is None else min(token.expires_ms, token.max_ms) - self._runtime.now_ms()
 
     def _verify_password(self, login: PlainLogin) -> Completion[None]:
         assert self._users is not None

@@ -19,9 +19,17 @@ from blumfeld.wire.messages.metadata import MetadataRequest
 from blumfeld.wire.messages.sasl_authenticate import SaslAuthenticateRequest
 from blumfeld.wire.messages.sasl_handshake import SaslHandshakeRequest
 from blumfeld_security.exchanges.refusals import LoginRefused
-from blumfeld_security.exchanges.scram import SHA_256, ScramClient
+from blumfeld_security.exchanges.scram import SHA_256, ClientFirst, ScramClient
+from blumfeld_security.sasl.authenticators import ScramAuthenticator, ScramUser
 from blumfeld_security.sasl.failed_logins import ADDRESSES_MAX, WINDOW_MS, FailedLogins
-from tests.plugins.security.sasl.gate_rig import API_VERSIONS, PASSWORDS, GateConnection, GateRig, answer
+from tests.plugins.security.sasl.gate_rig import (
+    API_VERSIONS,
+    PASSWORDS,
+    SCRAM_USERS,
+    GateConnection,
+    GateRig,
+    answer,
+)
 
 
 def scram(rig: GateRig, connection: GateConnection, user: str, password: str) -> Any:
@@ -277,6 +285,37 @@ def test_a_session_ends_with_its_credential() -> None:
     assert rig.authenticate(connection, b"x").session_lifetime_ms == 5_000
     rig.runtime.advance(5_000)
     assert rig.principal(connection) is None
+
+
+def test_a_renewal_has_some_time_as_a_login_has() -> None:
+    """What was looked up for its first message holds meanwhile, also of a user that is taken away."""
+    rig = GateRig(login_ms_max=10_000)
+    connection = rig.connect()
+    rig.plain(connection)
+    rig.handshake(connection)
+    rig.runtime.advance(10_000)
+    assert connection.closed is not None
+
+
+@pytest.mark.parametrize("left_ms", [0.0, 5_000.0])
+def test_a_token_that_ends_within_the_exchange_logs_nobody_in(left_ms: float) -> None:
+    left = [86_400_000.0]
+    mechanism = SHA_256
+    credential = SCRAM_USERS.by_user["alice", mechanism.number]
+
+    def find(_: ClientFirst) -> ScramUser:
+        return ScramUser(credential, Principal("alice", token_authenticated=True), lambda: left[0])
+
+    rig = GateRig({mechanism.name: lambda *_: ScramAuthenticator(mechanism, find, lambda: "nonce")})
+    connection, client = rig.connect(), ScramClient(mechanism, "token-id", "nonce")
+    rig.handshake(connection, mechanism.name)
+    challenge = bytes(rig.authenticate(connection, client.first()).auth_bytes)
+    final = client.final(
+        challenge, lambda c: mechanism.salted_password(PASSWORDS["alice"], c.salt, c.iterations)
+    )
+    left[0] = left_ms
+    answered = rig.authenticate(connection, final)
+    assert (answered.error_code == 0, answered.session_lifetime_ms) == (left_ms > 0, left_ms)
 
 
 def test_a_session_keeps_its_principal() -> None:
