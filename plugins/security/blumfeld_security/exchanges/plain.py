@@ -39,14 +39,14 @@ def read_plain_token(token: bytes) -> PlainLogin:
 
     :raises LoginRefused: the token is malformed, has an empty part, or names another user
     """
+    count = token.count(0) + 1  # counted before anything is split: a client may send half a million of them
+    if count != 3:
+        told = f"Invalid SASL/PLAIN response: expected 3 tokens, got {count}"
+        raise Malformed(f"the token of PLAIN has {count} parts in place of 3", told)
     try:
-        parts = token.decode().split("\0")
+        authorization_id, user, password = token.decode().split("\0")
     except UnicodeDecodeError:
         raise Malformed("the token of PLAIN is not UTF-8") from None
-    if len(parts) != 3:
-        told = f"Invalid SASL/PLAIN response: expected 3 tokens, got {len(parts)}"
-        raise Malformed(f"the token of PLAIN has {len(parts)} parts in place of 3", told)
-    authorization_id, user, password = parts
     for what, value in (("username", user), ("password", password)):
         if not value:
             raise Malformed(f"the {what} is empty", f"Authentication failed: {what} not specified")

@@ -22,6 +22,8 @@ ITERATIONS_MIN, ITERATIONS_MAX = 4_096, 16_384
 TOKEN_AUTH = "tokenauth"
 """The extension by which a client logs in with a delegation token (KIP-48)."""
 _ATTRIBUTES_MAX = 32
+_MESSAGE_BYTES_MAX = 65_536
+"""A longer message is none: its base64 alone would hold the loop for longer than a whole login may."""
 _NONCE = re.compile(r"[\x21-\x2b\x2d-\x7e]+")
 _PLAIN_BASE64 = re.compile(rb"(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?")
 
@@ -298,6 +300,8 @@ def _xor(left: bytes, right: bytes) -> bytes:
 
 
 def _text(message: bytes) -> str:
+    if len(message) > _MESSAGE_BYTES_MAX:
+        raise Malformed(f"a message of SCRAM has more than {_MESSAGE_BYTES_MAX} bytes")
     try:
         text = message.decode()
     except UnicodeDecodeError:

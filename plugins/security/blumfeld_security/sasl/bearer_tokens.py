@@ -164,11 +164,11 @@ def _words(claim: Any, *, split: bool) -> list[str]:
 
 
 def _header(token: str) -> dict[str, Any]:
-    parts = token.split(".")
-    if len(parts) != 3 or len(token) > TOKEN_BYTES_MAX:
+    if len(token) > TOKEN_BYTES_MAX or token.count(".") != 2:
         raise InvalidToken("no signed JWT")
+    encoded = token.partition(".")[0]
     try:
-        header = json.loads(base64.urlsafe_b64decode(parts[0] + "=" * (-len(parts[0]) % 4)))
+        header = json.loads(base64.urlsafe_b64decode(encoded + "=" * (-len(encoded) % 4)))
     except (binascii.Error, ValueError, RecursionError):
         raise InvalidToken("no signed JWT") from None
     if not isinstance(header, dict):
