@@ -33,9 +33,12 @@ def code_of(envelope: EnvelopeRequest) -> ErrorCode:
     st.ip_addresses(),
     st.text(max_size=40),
     st.integers(2, 7),
+    st.booleans(),
 )
-def test_what_went_in_comes_out(type_: str, name: str, host: object, client_id: str, version: int) -> None:
-    on_behalf = OnBehalf(Principal(name, type_), str(host), client_id)
+def test_what_went_in_comes_out(
+    type_: str, name: str, host: object, client_id: str, version: int, by_token: bool
+) -> None:
+    on_behalf = OnBehalf(Principal(name, type_, by_token), str(host), client_id)
     sent = decode(EnvelopeRequest, encode(enveloped(REQUEST, version, 5, on_behalf), 0), 0)
     forwarded = read_envelope(sent)
     assert forwarded.on_behalf == on_behalf

@@ -62,7 +62,10 @@ class Forwarded(NamedTuple):
 
 def enveloped(request: Message, version: int, correlation_id: int, on_behalf: OnBehalf) -> EnvelopeRequest:
     """Returns the Envelope with a request in this version."""
-    principal = DefaultPrincipalData(type=on_behalf.principal.type, name=on_behalf.principal.name)
+    client = on_behalf.principal
+    principal = DefaultPrincipalData(
+        type=client.type, name=client.name, token_authenticated=client.token_authenticated
+    )
     header = put_request_header(api_key_of(request), version, correlation_id, on_behalf.client_id)
     return EnvelopeRequest(
         request_data=header + encode(request, version),
@@ -104,7 +107,7 @@ def _principal(data: bytes) -> Principal:
     except (struct.error, DecodeError) as error:
         message = f"the principal in the Envelope can't be read: {error}"
         raise BrokerError(ErrorCode.PRINCIPAL_DESERIALIZATION_FAILURE, message) from error
-    return Principal(name=principal.name, type=principal.type)
+    return Principal(principal.name, principal.type, principal.token_authenticated)
 
 
 def inner_answer(envelope: EnvelopeResponse, key: int, version: int) -> Message:
