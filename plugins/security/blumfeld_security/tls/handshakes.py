@@ -28,6 +28,8 @@ class Handshaking(Protocol):
     """A connection whose handshake isn't over."""
 
     deadline_ms: float
+    peer: str
+    """The other side's address."""
     admitted: bool
     """Whether it holds memory for TLS, and so counts among those under way."""
 
@@ -66,6 +68,8 @@ class Handshakes:
         self._open: dict[Handshaking, None] = {}
         """Connections whose handshake isn't over, whether it has begun or not."""
         self._admitted = 0
+        self._by_peer: dict[str, dict[Handshaking, None]] = {}
+        """Address → its handshakes under way, the oldest first."""
         self._queue: deque[tuple[Handshaking, float]] = deque()
         self._workers = 0
         self._workers_max = workers_max
@@ -92,19 +96,34 @@ class Handshakes:
             self._runtime.call_later(LOOK_MS, self._look)
 
     def admit(self, handshake: Handshaking) -> bool:
-        """Whether the handshake may begin, now that its first bytes have come: not while too many are under way."""
+        """Whether the handshake may begin, now that its first bytes have come: not while too many are under way. An
+        address with less than its share then takes the place of the oldest one of the address with most: one address
+        shuts nobody else out."""
+        own = self._by_peer.get(handshake.peer, {})
         if self._admitted >= self._open_max:
-            return False
+            if len(own) >= self._open_max // (len(self._by_peer) + (not own)):
+                return False
+            most = max(self._by_peer.values(), key=len)
+            next(iter(most)).fail("too many TLS handshakes of its address are under way")
+        self._by_peer.setdefault(handshake.peer, {})[handshake] = None
         self._admitted += 1
         handshake.admitted = True
         return True
+
+    def _forget_admitted(self, handshake: Handshaking) -> None:
+        self._admitted -= 1
+        own = self._by_peer[handshake.peer]
+        del own[handshake]
+        if not own:
+            del self._by_peer[handshake.peer]
 
     def end(self, handshake: Handshaking, began_ms: float, *, completed: bool) -> None:
         """Forget a handshake. May be called twice."""
         if handshake not in self._open:
             return
         del self._open[handshake]
-        self._admitted -= handshake.admitted
+        if handshake.admitted:
+            self._forget_admitted(handshake)
         if completed:
             self.completed += 1
             self.seconds += (self.now_ms() - began_ms) / 1000

@@ -71,6 +71,28 @@ def test_a_time_that_ends_during_a_step_waits_for_the_step(runtime: FakeRuntime,
     assert near.broken == "no handshake within 1 s"
 
 
+def test_one_address_with_half_handshakes_shuts_nobody_out(runtime: FakeRuntime, tmp_path: Path) -> None:
+    handshakes = Handshakes(runtime, open_max=4)
+    hello = Stranger(client_context(tmp_path)).step()
+
+    def begin(address: str) -> Any:
+        end = server(runtime, context(), handshakes)
+        end.layer.peer = address
+        end.take(hello)
+        end.sent()
+        return end
+
+    flood = [begin("192.0.2.66") for _ in range(6)]
+    assert [end.broken is None for end in flood] == [True] * 4 + [False] * 2
+    broker = begin("192.0.2.1")
+    assert broker.broken is None
+    assert flood[0].broken == "too many TLS handshakes of its address are under way"
+    assert begin("192.0.2.66").broken is not None
+    assert begin("192.0.2.1").broken is None
+    assert begin("192.0.2.1").broken is not None, "it has its share"
+    assert handshakes._admitted == 4
+
+
 def test_only_so_many_handshakes_are_under_way(runtime: FakeRuntime, tmp_path: Path) -> None:
     handshakes = Handshakes(runtime, open_max=2)
     hello = Stranger(client_context(tmp_path)).step()
