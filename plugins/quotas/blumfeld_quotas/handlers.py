@@ -9,6 +9,7 @@ from blumfeld.spi.completion import Completion
 from blumfeld.spi.consensus import OnBehalf
 from blumfeld.spi.context import ApiHandler, RequestContext
 from blumfeld.spi.hooks import Composition
+from blumfeld.spi.steps import errors_by_elements
 from blumfeld.wire.errors import BrokerError, ErrorCode
 from blumfeld.wire.messages.alter_client_quotas import (
     AlterClientQuotasRequest,
@@ -60,7 +61,7 @@ def handlers(composition: Composition) -> list[ApiHandler]:
             max_version=1,
             listeners=("broker", "controller"),
             handle=alter,
-            error_response=_not_altered,
+            error_response=errors_by_elements(_not_altered, ("entries",), ("entries",)),
         ),
     ]
 

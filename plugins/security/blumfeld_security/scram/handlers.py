@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from itertools import chain
+from typing import Any
 
-from blumfeld.spi.completion import Completion
+from blumfeld.spi.completion import Completion, Steps
 from blumfeld.spi.consensus import ClusterMetadata, OnBehalf
 from blumfeld.spi.context import ApiHandler, RequestContext
+from blumfeld.spi.steps import STEP_ELEMENTS, at_once
 from blumfeld.wire.errors import BrokerError, ErrorCode
 from blumfeld.wire.messages.alter_user_scram_credentials import (
     AlterUserScramCredentialsRequest,
@@ -32,10 +35,12 @@ ALTER_TIMEOUT_MS = 30_000
 def scram_handlers(metadata: ClusterMetadata, node_id: int) -> Sequence[ApiHandler]:
     """Returns the handlers of both APIs."""
 
-    def describe(request: DescribeUserScramCredentialsRequest, context: RequestContext) -> Message:
+    def describe(request: DescribeUserScramCredentialsRequest, context: RequestContext) -> Any:
         if not context.authorize("Describe", "Cluster", CLUSTER_NAME):
             raise BrokerError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
-        return described(metadata.image.section(SECTION), request)
+        credentials: Credentials = metadata.image.section(SECTION)
+        steps = described(credentials, request)
+        return steps if context.is_large or len(credentials.by_user) > STEP_ELEMENTS else at_once(steps)
 
     def alter(request: AlterUserScramCredentialsRequest, context: RequestContext) -> Completion[Message]:
         if not context.authorize("Alter", "Cluster", CLUSTER_NAME):
@@ -66,15 +71,19 @@ def scram_handlers(metadata: ClusterMetadata, node_id: int) -> Sequence[ApiHandl
     )
 
 
-def described(
-    credentials: Credentials, request: DescribeUserScramCredentialsRequest
-) -> DescribeUserScramCredentialsResponse:
-    """Returns the mechanisms and iterations of the users that a request names, or of all."""
-    if request.users:
-        named = Counter(each.name for each in request.users)
-    else:
-        named = Counter(credentials.users())
-    results = [_described(credentials, user, times) for user, times in named.items()]
+def described(credentials: Credentials, request: DescribeUserScramCredentialsRequest) -> Steps[Message]:
+    """The steps to the mechanisms and iterations of the users that a request names, or of all."""
+    named: Counter[str] = Counter()
+    if not request.users:
+        named.update(credentials.users())
+    for start in range(0, len(request.users or ()), STEP_ELEMENTS):
+        named.update(each.name for each in (request.users or ())[start : start + STEP_ELEMENTS])
+        yield None
+    results = []
+    for number, (user, times) in enumerate(named.items(), 1):
+        results.append(_described(credentials, user, times))
+        if not number % STEP_ELEMENTS:
+            yield None
     return DescribeUserScramCredentialsResponse(error_message=None, results=results)
 
 
@@ -105,13 +114,15 @@ def _describe_failed(_request: Message, code: int, message: str | None) -> Messa
     return DescribeUserScramCredentialsResponse(error_code=code, error_message=message)
 
 
-def _alter_failed(request: AlterUserScramCredentialsRequest, code: int, message: str | None) -> Message:
-    users = dict.fromkeys(
-        [each.name for each in request.deletions] + [each.name for each in request.upsertions]
-    )
-    return AlterUserScramCredentialsResponse(
-        results=[
-            AlterUserScramCredentialsResult(user=user, error_code=code, error_message=message)
-            for user in users
-        ]
-    )
+def _alter_failed(
+    request: AlterUserScramCredentialsRequest, code: int, message: str | None
+) -> Steps[Message]:
+    results: dict[str, AlterUserScramCredentialsResult] = {}
+    each: Any
+    for number, each in enumerate(chain(request.deletions, request.upsertions), 1):
+        user = each.name
+        if user not in results:
+            results[user] = AlterUserScramCredentialsResult(user=user, error_code=code, error_message=message)
+        if not number % STEP_ELEMENTS:
+            yield None
+    return AlterUserScramCredentialsResponse(results=list(results.values()))

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+from blumfeld.spi.steps import drained
 from blumfeld.wire.errors import ErrorCode
 from blumfeld.wire.messages.alter_user_scram_credentials import (
     AlterUserScramCredentialsRequest,
@@ -134,13 +137,13 @@ def test_a_description_has_mechanisms_and_iterations_only() -> None:
     credentials = with_users(
         upsertion("alice"), upsertion("alice", mechanism=2, iterations=8192), upsertion("bob")
     )
-    everyone = described(credentials, DescribeUserScramCredentialsRequest(users=None))
+    everyone: Any = drained(described(credentials, DescribeUserScramCredentialsRequest(users=None)))
     assert {
         result.user: [(info.mechanism, info.iterations) for info in result.credential_infos]
         for result in everyone.results
     } == {"alice": [(1, 4096), (2, 8192)], "bob": [(1, 4096)]}
     named = [UserName(name=name) for name in ("bob", "carol", "alice", "alice")]
-    some = described(credentials, DescribeUserScramCredentialsRequest(users=named))
+    some: Any = drained(described(credentials, DescribeUserScramCredentialsRequest(users=named)))
     assert [(result.user, result.error_code) for result in some.results] == [
         ("bob", 0),
         ("carol", ErrorCode.RESOURCE_NOT_FOUND),

@@ -1,0 +1,61 @@
+"""Requests with many users hold nobody up, whether their client has rights or not."""
+
+from __future__ import annotations
+
+from types import GeneratorType, SimpleNamespace
+from typing import Any
+
+from blumfeld.spi.context import ApiHandler
+from blumfeld.wire.errors import ErrorCode
+from blumfeld.wire.messages.alter_client_quotas import AlterClientQuotasRequest, RequestEntryData
+from blumfeld.wire.messages.alter_user_scram_credentials import (
+    AlterUserScramCredentialsRequest,
+    ScramCredentialDeletion,
+)
+from blumfeld.wire.messages.describe_user_scram_credentials import (
+    DescribeUserScramCredentialsRequest,
+    UserName,
+)
+from blumfeld_quotas.handlers import handlers as quota_handlers
+from blumfeld_security.scram.credentials import Credentials
+from blumfeld_security.scram.handlers import scram_handlers
+
+USERS = [f"user-{number}" for number in range(5_000)]
+REFUSED = int(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+
+
+def handler(key: int) -> ApiHandler:
+    metadata: Any = SimpleNamespace(image=SimpleNamespace(section=lambda _: Credentials({})))
+    composition: Any = SimpleNamespace(metadata=metadata)
+    [found] = [h for h in (*scram_handlers(metadata, 1), *quota_handlers(composition)) if h.key == key]
+    return found
+
+
+def many_steps(made: Any) -> Any:
+    assert isinstance(made, GeneratorType)
+    turns = 0
+    while True:
+        try:
+            next(made)
+        except StopIteration as end:
+            assert turns >= len(USERS) // 512
+            return end.value
+        turns += 1
+
+
+def test_a_refusal_of_many_users_is_made_in_steps() -> None:
+    request = AlterUserScramCredentialsRequest(deletions=[ScramCredentialDeletion(name=u) for u in USERS])
+    answer = many_steps(handler(51).error_response(request, REFUSED, None))
+    assert [(each.user, each.error_code) for each in answer.results] == [(u, REFUSED) for u in USERS]
+
+
+def test_a_refusal_of_many_quotas_is_made_in_steps() -> None:
+    request = AlterClientQuotasRequest(entries=[RequestEntryData() for _ in USERS])
+    answer = many_steps(handler(49).error_response(request, REFUSED, None))
+    assert [each.error_code for each in answer.entries] == [REFUSED] * len(USERS)
+
+
+def test_many_users_are_described_in_steps() -> None:
+    context: Any = SimpleNamespace(is_large=True, authorize=lambda *_: True)
+    request = DescribeUserScramCredentialsRequest(users=[UserName(name=u) for u in USERS])
+    assert len(many_steps(handler(50).handle(request, context)).results) == len(USERS)
