@@ -117,6 +117,13 @@ def test_the_number_of_nodes_is_the_manifests_unless_the_command_says_it(tmp_pat
     assert [count(None), count(None, "nodes=5"), count(2), count(1)] == [3, 5, 2, 1]
 
 
+def test_the_manifests_of_nodes_are_their_owners_alone(tmp_path: Path) -> None:
+    """They have the passwords and private keys of the manifest that they are derived from."""
+    listen = f"127.0.0.1:{free_port(adjacent=42)}"
+    state = new_cluster(2, tmp_path / "c", None, [], listen, is_isolated=False)
+    assert {Path(node.manifest).stat().st_mode & 0o777 for node in state.nodes} == {0o600}
+
+
 def test_a_port_that_is_taken_is_seen_before_anything_is_written(cluster: Cluster) -> None:
     """Two clusters side by side: the second one can be begun again with other ports."""
     with socket.create_server(("127.0.0.1", 0)) as other:

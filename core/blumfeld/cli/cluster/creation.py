@@ -67,11 +67,18 @@ def new_cluster(
         asyncio.run(_prepare(manifest, plans))
         state = ClusterState(nodes=[_node(plan, directory, bridge) for plan in plans], bridge=bridge)
         for plan, node in zip(plans, state.nodes, strict=True):
-            Path(node.manifest).write_text(manifest_toml(plan.manifest), encoding="utf-8")
+            _write_private(Path(node.manifest), manifest_toml(plan.manifest))
         save_state(directory, state)
     except (OSError, ValueError) as error:
         raise StartError("directories", error) from error
     return state
+
+
+def _write_private(path: Path, text: str) -> None:
+    """Write a file that its owner alone may read: a manifest may have keys and passwords."""
+    with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as file:
+        os.fchmod(file.fileno(), 0o600)  # one that is there keeps its mode else
+        file.write(text)
 
 
 def _check_overrides(overrides: Sequence[str], count: int | None) -> None:
