@@ -64,7 +64,7 @@ def read_keys(data: bytes) -> dict[str, IssuerKey]:
         document = json.loads(data)
         entries = document["keys"]
         usable = [entry for entry in entries if entry.get("use", "sig") == "sig"]
-    except (ValueError, TypeError, KeyError, AttributeError):
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
         raise ValueError('no JWKS document: allowed is {"keys": […]}') from None
     keys = {}
     for entry in usable:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import urllib.error
 import urllib.request
 from collections.abc import Callable
+from http.client import HTTPException
 from urllib.parse import urlsplit
 
 from blumfeld.spi.hooks import EventLog
@@ -116,7 +117,7 @@ def fetched(files: Files, url: str) -> bytes:
             opener = urllib.request.build_opener(_NoRedirects)
             with opener.open(url, timeout=FETCH_SECONDS_MAX) as response:
                 data = response.read(DOCUMENT_BYTES_MAX + 1)
-    except (OSError, ValueError) as error:  # URLError is an OSError
+    except (OSError, ValueError, HTTPException) as error:  # URLError is an OSError
         raise KeysUnavailable(f"{url}: {error}") from None
     if len(data) > DOCUMENT_BYTES_MAX:
         raise KeysUnavailable(f"{url}: more than {DOCUMENT_BYTES_MAX} bytes")

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import socket
 from pathlib import Path
+from threading import Thread
 
 import pytest
 
@@ -13,7 +15,7 @@ from blumfeld.kernel.runtime.real_files import RealFiles
 from blumfeld.spi.runtime import Files
 from blumfeld_kit.fakes.runtime import EPOCH_MS, FakeRuntime
 from blumfeld_security.sasl.authenticators import InvalidToken
-from blumfeld_security.sasl.bearer_tokens import TokenRules
+from blumfeld_security.sasl.bearer_tokens import TokenRules, read_keys
 from blumfeld_security.sasl.issuer_keys import (
     UNKNOWN_KEY_PAUSE_MS,
     IssuerKeys,
@@ -93,6 +95,31 @@ def test_keys_lie_in_a_file(tmp_path: Path) -> None:
     assert fetched(RealFiles(), f"file://{file}") == b"{}"
     with pytest.raises(KeysUnavailable, match="No such file"):
         fetched(RealFiles(), f"file://{file}-absent")
+
+
+@pytest.mark.parametrize(
+    "answer", [b"no HTTP\r\n\r\n", b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n"]
+)
+def test_a_server_that_answers_in_no_http_has_no_keys(answer: bytes) -> None:
+    """Else its refresh would be a defect of the login that asked for it."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def serve() -> None:
+            client, _ = server.accept()
+            with client:
+                client.recv(4_096)
+                client.sendall(answer)
+
+        thread = Thread(target=serve)
+        thread.start()
+        with pytest.raises(KeysUnavailable):
+            fetched(RealFiles(), f"http://127.0.0.1:{server.getsockname()[1]}/keys")
+        thread.join(5)
+
+
+def test_a_document_nested_without_end_is_none() -> None:
+    with pytest.raises(ValueError, match="no JWKS document"):
+        read_keys(b"[" * 100_000)
 
 
 def test_keys_come_over_https_from_this_machine_or_where_it_is_allowed() -> None:
