@@ -212,7 +212,7 @@ class NodeSasl:
         if brought is not None:
             return brought
         if name == plain.NAME:
-            return lambda *_: PlainAuthenticator(self._verify_password)
+            return lambda _, address: PlainAuthenticator(partial(self._verify_password, address))
         if name == oauthbearer.NAME:
             return lambda *_: BearerAuthenticator(
                 self._verify_token, " ".join(self._options.oauthbearer_scopes)
@@ -262,9 +262,9 @@ class NodeSasl:
         token = self._token(token_id)
         return 0.0 if token is None else min(token.expires_ms, token.max_ms) - self._runtime.now_ms()
 
-    def _verify_password(self, login: PlainLogin) -> Completion[None]:
+    def _verify_password(self, address: str, login: PlainLogin) -> Completion[None]:
         assert self._users is not None
-        return self._completed(self._users.verify(login), "login by PLAIN")
+        return self._completed(self._users.verify(login, address), "login by PLAIN")
 
     def _verify_token(self, token: str) -> Completion[BearerUser]:
         assert self._issuer is not None

@@ -86,7 +86,9 @@ class PlainUsers:
         self._key = runtime.secrets(32)
         self._known: dict[bytes, None] = {}
         self._hashing = 0
-        self._waiting: deque[Completion[None]] = deque()
+        self._waiting: dict[str, deque[Completion[None]]] = {}
+        """Address → its logins that wait for a worker. Addresses take turns; the next one stands first."""
+        self._waiting_count = 0
 
     async def load(self) -> None:
         """Read the file.
@@ -104,8 +106,9 @@ class PlainUsers:
             like = next(iter(users.values()))
             self._nobody = msgspec.structs.replace(like, salt=self._runtime.secrets(len(like.salt)))
 
-    async def verify(self, login: PlainLogin) -> None:
-        """Return if the password is right.
+    async def verify(self, login: PlainLogin, address: str = "") -> None:
+        """Return if the password is right. Logins of one address wait behind each other, and behind nobody else's for
+        long.
 
         A user that there isn't takes as long as a wrong password.
 
@@ -116,7 +119,7 @@ class PlainUsers:
         proof = self._proof(login, hashed)
         if proof in self._known:
             return
-        right = await self._is_password(hashed or self._nobody, login.password)
+        right = await self._is_password(hashed or self._nobody, login.password, address)
         if not right or hashed is None:
             what = "no such user" if hashed is None else "wrong password"
             raise LoginRefused(f"{what}: {login.user[:60]!r}", WRONG)
@@ -130,24 +133,44 @@ class PlainUsers:
         key = hmac.digest(self._key, line, "sha256")
         return hmac.digest(key, f"{login.user}\0{login.password}".encode(), "sha256")
 
-    async def _is_password(self, hashed: PasswordHash, password: str) -> bool:
-        if len(self._waiting) >= WAITING_MAX:
-            raise LoginRefused(
-                f"{WAITING_MAX} logins wait for the hash of their password", "Too many logins wait"
-            )
+    async def _is_password(self, hashed: PasswordHash, password: str, address: str) -> bool:
         if self._hashing >= WORKERS:
-            turn: Completion[None] = Completion()
-            self._waiting.append(turn)
-            await turn
+            await self._turn(address)
         else:
             self._hashing += 1
         try:
             return await self._runtime.offload(is_password, hashed, password)
         finally:
             if self._waiting:
-                self._waiting.popleft().complete(None)
+                self._taken(next(iter(self._waiting)), 0).complete(None)
             else:
                 self._hashing -= 1
+
+    def _turn(self, address: str) -> Completion[None]:
+        """Returns what completes when a worker is free. Where too many wait, an address with less than its share takes
+        the place of the last one of the address with most.
+
+        :raises LoginRefused: the address has its share
+        """
+        if self._waiting_count >= WAITING_MAX:
+            own = len(self._waiting.get(address, ()))
+            if own >= WAITING_MAX // (len(self._waiting) + (not own)):
+                raise _too_many()
+            self._taken(max(self._waiting, key=lambda each: len(self._waiting[each])), -1).fail(_too_many())
+        turn: Completion[None] = Completion()
+        self._waiting.setdefault(address, deque()).append(turn)
+        self._waiting_count += 1
+        return turn
+
+    def _taken(self, address: str, place: int) -> Completion[None]:
+        """Take a login of this address out; its others stand behind those of the other addresses then."""
+        logins = self._waiting.pop(address)
+        turn = logins[place]
+        del logins[place]
+        if logins:
+            self._waiting[address] = logins
+        self._waiting_count -= 1
+        return turn
 
     async def _look(self) -> None:
         """Read the file again if it has changed. One that can't be used leaves the users as they were."""
@@ -165,6 +188,10 @@ class PlainUsers:
         if read is not None:
             self._take(*read)
             self._events.info("users of PLAIN read again", path=self._path, users=len(self._users))
+
+
+def _too_many() -> LoginRefused:
+    return LoginRefused(f"{WAITING_MAX} logins wait for the hash of their password", "Too many logins wait")
 
 
 def _read_if_changed(

@@ -142,6 +142,36 @@ def test_no_more_than_two_passwords_are_hashed_at_once(monkeypatch: pytest.Monke
     assert max(at_work) == WORKERS
 
 
+@pytest.mark.parametrize("waiting_max", [2_000, 10])
+def test_one_address_with_wrong_passwords_shuts_nobody_out(
+    monkeypatch: pytest.MonkeyPatch, waiting_max: int
+) -> None:
+    rig = Rig("alice")
+    monkeypatch.setattr(plain_users, "is_password", lambda _, password: password == "alice-pw")
+    monkeypatch.setattr(plain_users, "WAITING_MAX", waiting_max)
+    rig.runtime.offload_delay_ms = lambda: 30.0
+    ended: list[str] = []
+
+    async def verify(address: str, password: str) -> None:
+        try:
+            await rig.users.verify(PlainLogin("alice", password), address)
+        except LoginRefused:
+            ended.append(f"{address} refused")
+        else:
+            ended.append(f"{address} in")
+
+    for number in range(100):
+        rig.runtime.spawn(verify("192.0.2.66", f"wrong {number}"), "flood")
+    rig.runtime.run_turn()
+    rig.runtime.spawn(verify("192.0.2.1", "alice-pw"), "login")
+    rig.runtime.advance(100)
+    assert "192.0.2.1 in" in ended
+    rig.runtime.advance(10_000)
+    assert len(ended) == 101
+    assert not rig.users._waiting
+    assert rig.users._waiting_count == rig.users._hashing == 0
+
+
 @pytest.mark.parametrize(
     ("data", "why"),
     [
