@@ -37,7 +37,10 @@ class _Kept:
     def __init__(
         self, settings: TlsSettings, make: Callable[[TlsSettings, TlsOptions], Made], options: TlsOptions
     ) -> None:
-        self.settings = settings
+        self.settings = self.wanted = settings
+        """What it is made of, and what it is to be made of: they differ while a change is under way."""
+        self.is_renewed = self.is_stale = False
+        """Whether a renewal is under way, and whether another one was asked for meanwhile."""
         self.make = make
         self.options = options
         self.marks = marks_of(self.paths(settings))
@@ -199,10 +202,23 @@ class NodeTls:
         for name, kept in (*self._served.items(), *self._dialled.items()):
             marks = await self._runtime.offload(marks_of, kept.paths(kept.settings))
             if marks != kept.marks:
-                await self._renew(name, kept, kept.settings)
+                await self._renew(name, kept)
         self._look_later()
 
-    async def _renew(self, name: str, kept: _Kept, settings: TlsSettings) -> None:
+    async def _renew(self, name: str, kept: _Kept) -> None:
+        """Make it anew, one renewal behind the other: an older one that took longer would undo a newer one."""
+        kept.is_stale = True
+        if kept.is_renewed:
+            return
+        kept.is_renewed = True
+        try:
+            while kept.is_stale:
+                kept.is_stale = False
+                await self._make_anew(name, kept, kept.wanted)
+        finally:
+            kept.is_renewed = False
+
+    async def _make_anew(self, name: str, kept: _Kept, settings: TlsSettings) -> None:
         """Make it anew. What can't be made leaves the present one, with a line in the log."""
         marks = await self._runtime.offload(marks_of, kept.paths(settings))
         kept.marks = marks  # a fault is told once for each state of the files
@@ -213,6 +229,8 @@ class NodeTls:
                 _check_same_names(old, new, settings)
                 _check_not_ended(new, settings, self._runtime.now_ms() / 1000)
         except TlsConfigError as error:
+            if settings is kept.wanted:
+                kept.wanted = kept.settings
             self._log.error(
                 "TLS isn't changed: a setting or a file can't be used",
                 listener=name,
@@ -234,8 +252,9 @@ class NodeTls:
             except (TlsConfigError, ConfigError) as error:
                 self._log.error("TLS isn't changed: a setting can't be used", listener=name, error=str(error))
                 continue
-            if settings != kept.settings:
-                self._runtime.spawn(self._renew(name, kept, settings), "change TLS")
+            if settings != kept.wanted:
+                kept.wanted = settings
+                self._runtime.spawn(self._renew(name, kept), "change TLS")
 
     def _watch_end(self, name: str) -> None:
         """Say that a certificate has ended, or ends soon."""

@@ -177,6 +177,19 @@ def test_settings_that_are_changed_at_run_time_are_taken(tmp_path: Path) -> None
     assert "keytool" in node.log.text()
 
 
+@pytest.mark.parametrize("last", ["required", "none"])
+def test_the_last_of_several_changes_holds(tmp_path: Path, last: str) -> None:
+    """An older one that takes longer doesn't undo it; nor is one missed that leads back to what holds."""
+    node = Node(tmp_path)
+    delays = iter([1_000.0])
+    node.runtime.offload_delay_ms = lambda: next(delays, 0.0)
+    for client_auth in ("requested", last):
+        node.tls.reconfigure(BrokerConfig(node.given | {"ssl.client.auth": client_auth}))
+        node.runtime.run_turn()
+    node.runtime.advance(3_000)
+    assert node.tls._served["SSL"].settings.client_auth == last
+
+
 def test_the_end_of_a_certificate_is_told(tmp_path: Path) -> None:
     leaf = AUTHORITY.leaf(since_days=2_000, until_days=30)
     node = Node(tmp_path, leaf=leaf)
