@@ -5,7 +5,7 @@ The shard, heartbeats, classic members and departures all use them, so this modu
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from blumfeld.spi.assignors import ConsumerAssignor
 from blumfeld.spi.cluster import ClusterImage
@@ -46,9 +46,9 @@ class GroupSteps:
         self.groups.pop(group_id, None)
         self._seen.pop(group_id, None)
 
-    def refresh(self, edit: Edit, changed: bool) -> None:
+    def refresh(self, edit: Edit, changed: bool, may_see: Callable[[str], bool] | None = None) -> None:
         """Bring the group's epoch and target up to date with its members and the metadata of their topics.
-        ``changed``: whether a member or a subscription changed.
+        ``changed``: whether a member or a subscription changed. ``may_see``: as of ``subscriptions.resolve``.
         """
         image = self.image()
         group = edit.group
@@ -56,7 +56,9 @@ class GroupSteps:
         stale = changed or group.epoch == 0 or image.features_epoch < 0
         if stale or group.regexes:
             refresh_interval_ms = self.settings.regex_refresh_interval_ms
-            changed |= subscriptions.resolve(edit, image, refresh_interval_ms, members_changed=stale)
+            changed |= subscriptions.resolve(
+                edit, image, refresh_interval_ms, members_changed=stale, may_see=may_see
+            )
         if stale or changed or self._seen.get(group.group_id) != stamp:
             metadata_hash = subscriptions.metadata_hash(edit.group, image, self.hashes)
             if changed or group.epoch == 0 or metadata_hash != group.metadata_hash:

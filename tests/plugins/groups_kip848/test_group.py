@@ -71,6 +71,19 @@ def test_topics_that_may_not_be_described_may_not_be_subscribed_to(made: Groups)
     assert refused.error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED
 
 
+def test_an_expression_matches_topics_that_its_member_may_describe(made: Groups) -> None:
+    pytest.importorskip("re2")
+
+    def no_u(operation: str, kind: str, name: str) -> bool:
+        return (operation, kind, name) == ("Describe", "Topic", "u")
+
+    request = first()
+    request.subscribed_topic_names, request.subscribed_topic_regex = None, "t|u"
+    assigned = made.ask(request, denied=no_u).assignment
+    assert [each.topic_id for each in assigned.topic_partitions] == [made.image.topics["t"].topic_id]
+    assert shard_of(made).groups["g"].regexes["t|u"].topics == ("t",)
+
+
 def test_groups_are_described_each_by_its_own_right(made: Groups) -> None:
     made.ask(first())
 

@@ -40,7 +40,7 @@ def group(*members: Member) -> ConsumerGroup:
 def resolved(group: ConsumerGroup, image: FakeImage, now_ms: int = NOW_MS) -> tuple[ConsumerGroup, bool, int]:
     """The group after it, whether topics changed, and how many records it took."""
     edit = Edit(group, now_ms)
-    changed = resolve(edit, image, REFRESH_MS)
+    changed = resolve(edit, image, REFRESH_MS, may_see=lambda _: True)
     return edit.group, changed, len(edit.records)
 
 

@@ -48,7 +48,11 @@ def heartbeat(
         member = known_member(edit.group, member_id, request.instance_id)
         check_epoch(member, request.member_epoch, owned)
     subscribed = _describe(edit, member, request, context)
-    steps.refresh(edit, subscribed or edit.unsettled)
+    steps.refresh(
+        edit,
+        subscribed or edit.unsettled,
+        lambda topic: context.authorize("Describe", "Topic", topic, quiet=True),
+    )
     now = steps.reconcile(edit, member_id, owned, subscription_changed=subscribed)
     steps.start_session(edit, now)
     full = request.member_epoch == 0 or (

@@ -4,7 +4,7 @@ them.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from hashlib import blake2b
 
 from blumfeld.spi.cluster import ClusterImage, TopicImage
@@ -100,12 +100,19 @@ def image_version(image: ClusterImage) -> int:
 
 
 def resolve(
-    edit: Edit, image: ClusterImage, refresh_interval_ms: int, *, members_changed: bool = True
+    edit: Edit,
+    image: ClusterImage,
+    refresh_interval_ms: int,
+    *,
+    members_changed: bool = True,
+    may_see: Callable[[str], bool] | None = None,
 ) -> bool:
     """Bring the group's resolved expressions up to date. New ones, old ones and those that new topics may
     match are resolved; unused ones are removed. All members with the same expression share one resolution.
 
-    ``members_changed``: whether there may be new or unused expressions.
+    ``members_changed``: whether there may be new or unused expressions. ``may_see``: whether the client whose heartbeat
+    asks may describe a topic; others match nothing, as in Kafka. ``None``: nobody asks, so unused ones are removed and
+    all others stay until the next heartbeat.
 
     Returns whether the topics of any expression changed.
     """
@@ -115,14 +122,15 @@ def resolve(
         used = dict.fromkeys(regex for _, regex in edit.group.subscriptions if regex)
         for regex in [regex for regex in regexes if regex not in used]:
             edit.put_regex(regex, None)
-    if not used:
+    if not used or may_see is None:
         return False
     version, now_ms = image_version(image), edit.now_ms
     due = [regex for regex in used if _is_due(regexes.get(regex), version, now_ms, refresh_interval_ms)]
     if not due:
         return False
     changed = False
-    for regex, topics in matching(due, image.topics).items():
+    for regex, matched in matching(due, image.topics).items():
+        topics = tuple(filter(may_see, matched))
         known = edit.group.regexes.get(regex)
         changed = changed or known is None or known.topics != topics
         edit.put_regex(regex, ResolvedRegex(topics, version, now_ms))
