@@ -58,7 +58,7 @@ class Access:
         java = folder / "java.properties"
         java.write_text("".join(f"{key}={value}\n" for key, value in self._java().items()))
         allowed = f"{ALLOWED_URLS}=file://{self.token_file}" if self.mechanism == TOKEN else ""
-        return {VARIABLE: str(path), "BLUMFELD_ACCESS_JAVA": str(java), "KAFKA_OPTS": allowed}
+        return {VARIABLE: str(path), "BLUMFELD_ACCESS_JAVA": str(java), "JAVA_TOOL_OPTIONS": allowed}
 
     def librdkafka(self, *, program: bool = False) -> dict[str, Any]:
         """For confluent-kafka; for kcat as ``program``, which has no way to bring a token."""
