@@ -433,7 +433,7 @@ time is refused, since it would have no effect.
 """
 
 SECURED_READ_AT_START = frozenset(("sasl.enabled.mechanisms", "sasl.mechanism.inter.broker.protocol"))
-"""The like of :data:`SECURED_EFFECTS`."""
+"""The keys of :data:`SECURED_EFFECTS` that are read once, at the start."""
 
 LISTENER_KEYS = frozenset(("max.connections", "max.connection.creation.rate", "connections.max.reauth.ms"))
 """Honoured keys for which a listener may have its own value, as ``listener.name.<name in lower case>.<key>``."""

@@ -219,11 +219,7 @@ class Node:
             ("replication", "blumfeld_make_replication", "replication"),
         ):
             for plan in plugins.of_role(role):
-                made = plugins.make(plan, hook_name, composition.view)
-                if part == "migration":
-                    composition.migration = made
-                else:
-                    composition.provide(part, made)
+                composition.provide(part, plugins.make(plan, hook_name, composition.view))
             if part == "transport":
                 self._make_security()
             if part == "storage":

@@ -98,8 +98,6 @@ class Composition(Protocol):
     object_stores: Mapping[str, StoreFactory]
     """Object stores that the build's plug-ins bring, by the scheme of their URLs. A storage that keeps older records
     elsewhere opens one of them."""
-    migration: Migration | None
-    """The migration of the cluster to this consensus; ``None`` for a node that takes part in none."""
     options: Any
     """This plug-in's section of the manifest, decoded to its ``options_class``."""
     listeners: Sequence[Listener]
@@ -118,6 +116,11 @@ class Composition(Protocol):
     @property
     def local_storage(self) -> LogStorage:
         """The innermost storage: where ``__cluster_metadata`` lies, and what a wrapping storage wraps."""
+        ...
+
+    @property
+    def migration(self) -> Migration | None:
+        """The migration of the cluster to this consensus; ``None`` for a node that takes part in none."""
         ...
 
     @property

@@ -11,7 +11,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Generator, Iterator
 from types import GeneratorType
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from blumfeld.broker.serving.counts import ApiCounts, NodeMetrics
 from blumfeld.broker.serving.request import HEADER_BYTES, ConnectionState, Request, client_id_of
@@ -41,6 +41,9 @@ from blumfeld.wire.first_error import errors_in
 from blumfeld.wire.headers import response_header, response_is_flexible
 from blumfeld.wire.primitives import DecodeError, skip_tags
 from blumfeld.wire.schema import Message, Struct
+
+if TYPE_CHECKING:
+    from blumfeld.broker.serving.limiting import Limiting
 
 _HEADER = struct.Struct(">hhih")
 _UNSUPPORTED_API_VERSIONS = struct.Struct(">ihihhh")
@@ -76,30 +79,6 @@ class Watching(Protocol):
         self, exchange: Exchange, closed: str, *, api: tuple[int, int, int] = ..., error_code: int = 0
     ) -> None:
         """Report a request that no handler answered."""
-        ...
-
-
-class Limiting(Protocol):
-    """Throttles clients by the build's quotas (``serving/limiting.py``), if there are any."""
-
-    def opened(self, connection: Connection) -> None:
-        """Count a connection."""
-        ...
-
-    def timed(self, steps: Steps[None], context: Request) -> Steps[None]:
-        """Returns the same steps, which count the time that they take."""
-        ...
-
-    def answered(self, context: Request, request: Any, frame_bytes: int) -> None:
-        """Count a request before its answer is encoded. The context has the wait."""
-        ...
-
-    def begun(self, context: Request, request: Any) -> None:
-        """Make a Fetch request smaller, if its client has a quota."""
-        ...
-
-    def fetched(self, context: Request, request: Any, parts: Parts) -> bool:
-        """Count a Fetch answer. Whether its client is to wait, which the answer doesn't say yet."""
         ...
 
 

@@ -22,7 +22,6 @@ EXEMPT = frozenset(
     for key in (
         ApiKey.WRITE_TXN_MARKERS,
         ApiKey.ALTER_PARTITION,
-        ApiKey.OFFSET_FOR_LEADER_EPOCH,
         ApiKey.SASL_HANDSHAKE,
         ApiKey.SASL_AUTHENTICATE,
     )

@@ -72,7 +72,6 @@ class NodeComposition:
         self.transactions: TransactionCoordinator | None = None
         self.security: Security | None = None
         self.authorizer: Authorizer | None = None
-        self.migration: Migration | None = None
         self.quotas: ClientQuotas | None = None
         self.observers: tuple[tuple[str, Observer], ...] = ()
         """(name of the plug-in, its observer)."""
@@ -113,6 +112,11 @@ class NodeComposition:
     def local_storage(self) -> LogStorage:
         """The innermost storage."""
         return cast("LogStorage", self._part("local_storage"))
+
+    @property
+    def migration(self) -> Migration | None:
+        """The migration of the cluster to this consensus, if the node takes part in one."""
+        return cast("Migration | None", self.made("migration"))
 
     @property
     def metadata(self) -> ClusterMetadata:

@@ -111,16 +111,12 @@ def _protocol_problems(manifest: Manifest, listeners: Sequence[Listener]) -> Ite
             wrong_name = f"{shown(listener.name)}, which names a security protocol"
             yield Problem(f"network.listeners[{nth}].name", wrong_name, f"another name: {_PLAINTEXT_ONLY}")
     given = manifest.config.get(PROTOCOL_MAP)
-    if not isinstance(given, str):
-        return
-    path, names = f'config."{PROTOCOL_MAP}"', {listener.name for listener in listeners}
-    for entry in given.split(",") if given.strip() else ():
-        name, colon, protocol = (part.strip() for part in entry.partition(":"))
-        if not name or not colon or protocol not in ("PLAINTEXT", *_SECURE_PROTOCOLS):
-            protocols = ", ".join(("PLAINTEXT", *_SECURE_PROTOCOLS))
-            yield Problem(path, shown(entry), f"LISTENER:PROTOCOL, the protocol one of {protocols}")
-        elif protocol != "PLAINTEXT" and (name in names or name != protocol):
-            yield Problem(path, shown(entry), f"{name}:PLAINTEXT: {_PLAINTEXT_ONLY}")
+    if isinstance(given, str):
+        from blumfeld.kernel.manifest.security_protocols import (
+            only_plaintext,  # not for the default node's start
+        )
+
+        yield from only_plaintext(given, {listener.name for listener in listeners}, _PLAINTEXT_ONLY)
 
 
 def keys_without_effect(manifest: Manifest, abilities: Set[str]) -> list[str]:

@@ -1,19 +1,20 @@
 """The security protocol of each listener, by Kafka's ``listener.security.protocol.map``.
 
-Imported only where a build has a security plug-in: without one every listener speaks PLAINTEXT.
+Imported only where a build has a security plug-in or a manifest has the key: a default node needs none of it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 
 import msgspec
 
 from blumfeld.config.values import BrokerConfig
-from blumfeld.plugging.errors import Faults, Problem, one_of, shown
+from blumfeld.plugging.errors import Faults, Problem, shown
 from blumfeld.spi.transport import Listener
 
 PROTOCOL_MAP = "listener.security.protocol.map"
+_PATH = f'config."{PROTOCOL_MAP}"'
 BETWEEN_BROKERS = "security.inter.broker.protocol"
 PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 
@@ -27,20 +28,18 @@ def with_protocols(
     :param faults: gets an entry that can't be read, and a listener whose protocol nothing says. Kafka takes such a
         controller listener for PLAINTEXT; here it must be said, for it would be open
     """
-    path = f'config."{PROTOCOL_MAP}"'
-    if not faults.sound(path):
+    if not faults.sound(_PATH):
         return tuple(listeners)
-    text = config.str(PROTOCOL_MAP)
-    entries = [entry.strip() for entry in text.split(",") if entry.strip()]
-    faults.add(_entry_problems(entries, path))
-    if not faults.sound(path):
+    entries = list(_entries(config.str(PROTOCOL_MAP)))
+    faults.add(_entry_problems(entries))
+    if not faults.sound(_PATH):
         return tuple(listeners)
-    by_name = {name.strip().upper(): protocol.strip().upper() for name, protocol in map(_pair, entries)}
+    by_name = dict(entries)
     known = [listener for listener in listeners if listener.name in by_name or listener.name in PROTOCOLS]
     for listener in listeners:
         if listener not in known:
             allowed = f"an entry for it, {listener.name}:PROTOCOL; the protocol one of {', '.join(PROTOCOLS)}"
-            faults.add([Problem(path, f"nothing for the listener {listener.name}", allowed)])
+            faults.add([Problem(_PATH, f"nothing for the listener {listener.name}", allowed)])
     made = tuple(
         msgspec.structs.replace(listener, security_protocol=by_name.get(listener.name, listener.name))
         if listener in known
@@ -63,21 +62,32 @@ def _between_brokers(listeners: Sequence[Listener], config: BrokerConfig) -> Ite
             yield Problem(f'config."{BETWEEN_BROKERS}"', shown(wanted), allowed)
 
 
-def _pair(entry: str) -> tuple[str, str]:
-    name, _, protocol = entry.partition(":")
-    return name, protocol
+def only_plaintext(text: str, names: Collection[str], allowed: str) -> Iterator[Problem]:
+    """Yields problems of a map in a build without security: an entry that can't be read, or gives a listener another
+    protocol than PLAINTEXT. Kafka's default has an entry for each protocol's own name, which no listener here has.
+
+    :param names: the node's listeners
+    :param allowed: why there is no other protocol
+    """
+    entries = list(_entries(text))
+    yield from _entry_problems(entries)
+    for name, protocol in entries:
+        if protocol in PROTOCOLS[1:] and (name in names or name != protocol):
+            yield Problem(_PATH, shown(f"{name}:{protocol}"), f"{name}:PLAINTEXT: {allowed}")
 
 
-def _entry_problems(entries: Sequence[str], path: str) -> Iterator[Problem]:
+def _entries(text: str) -> Iterator[tuple[str, str]]:
+    for entry in text.split(",") if text.strip() else ():
+        name, _, protocol = (part.strip().upper() for part in entry.partition(":"))
+        yield name, protocol
+
+
+def _entry_problems(entries: Sequence[tuple[str, str]]) -> Iterator[Problem]:
     seen: set[str] = set()
-    for entry in entries:
-        name, protocol = (part.strip().upper() for part in _pair(entry))
-        if not name or not protocol:
-            yield Problem(
-                path, shown(entry), f"LISTENER:PROTOCOL, the protocol one of {', '.join(PROTOCOLS)}"
-            )
-        elif protocol not in PROTOCOLS:
-            yield Problem(path, shown(entry), one_of(protocol, PROTOCOLS))
+    for name, protocol in entries:
+        if not name or protocol not in PROTOCOLS:
+            allowed = f"LISTENER:PROTOCOL, the protocol one of {', '.join(PROTOCOLS)}"
+            yield Problem(_PATH, shown(f"{name}:{protocol}" if protocol else name), allowed)
         elif name in seen:
-            yield Problem(path, f"{name} twice", "each listener once")
+            yield Problem(_PATH, f"{name} twice", "each listener once")
         seen.add(name)
