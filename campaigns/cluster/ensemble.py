@@ -23,7 +23,7 @@ class Ensemble:
     servers: tuple[ZooKeeperServer, ...]
     tree: Tree
     door_host: str = ""
-    """Of the doors between each node and its ZooKeeper; empty where no fault needs them."""
+    """The host where the doors between each node and its ZooKeeper listen; empty where no fault needs doors."""
     doors: dict[int, SessionDoor] = attrs.field(factory=dict)
     """Node → its door, while they are open."""
 

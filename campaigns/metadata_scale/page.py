@@ -25,6 +25,11 @@ PHASES = (
 )
 
 
+def name_of(point: Serving) -> str:
+    """Return a contender's name with its consensus."""
+    return NAMES.get((point.contender, point.consensus), f"{point.contender}, {point.consensus}")
+
+
 def with_figures(page: str, points: Sequence[Serving], machine: Machine) -> str:
     """Return the page with these figures in the place of those between its marks.
 
@@ -67,7 +72,7 @@ def _kill(point: Serving, killed: str) -> str:
     rows = _rows(point, killed)
     cells = [
         f"{point.partitions:,}",
-        NAMES.get((point.contender, point.consensus), f"{point.contender}, {point.consensus}"),
+        name_of(point),
         killed,
         *(
             ", ".join(f"{getattr(row, name):.2f}" for row in rows)

@@ -57,8 +57,8 @@ HEARTBEATS_PER_SESSION = 4.5
 """Kafka's defaults are 9 s and 2 s."""
 SETTLE_S = 3.0
 RECOVERY: Mapping[str, str] = {"num.recovery.threads.per.data.dir": "8"}
-"""Of Apache Kafka. A killed broker recovers each of its logs before it is back; with one thread (the default of 3.9)
-10,000 of them took more than three minutes. No figure has it in it: the clock stops before the start."""
+"""A killed broker of Apache Kafka recovers each of its logs before it is back. With one thread (the default of 3.9)
+10,000 logs took more than three minutes. No figure contains this time: the clock stops before the broker starts."""
 _AT_WORK = re.compile(r"(load_ms|take_over_ms)=(\d+)")
 _TIME = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d[.,]\d+")
 PHASES: Mapping[str, str] = {

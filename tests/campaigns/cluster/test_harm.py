@@ -89,7 +89,7 @@ def test_the_answer_of_the_controllers_multi_is_lost_by_a_topic_that_it_is_asked
     asked = []
 
     class Door:
-        """Of one node."""
+        """The door of one node."""
 
         lost = threading.Event()
 
