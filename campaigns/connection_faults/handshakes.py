@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import datetime
 import json
 import random
 import selectors
@@ -12,11 +11,8 @@ import ssl
 import time
 from collections.abc import Callable, Iterator, Sequence
 
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
-
 from blumfeld.testing.process import free_port
+from campaigns.certificates import Authority
 from campaigns.connection_faults.fault import Fault, Scene, Wrong
 from campaigns.connection_faults.frames import api_versions, reset, source_of
 
@@ -33,24 +29,9 @@ CALM_S = 2.0
 TLS_PORT = free_port()
 
 
-def certificate() -> tuple[str, str]:
-    """A key and a certificate that signs itself, in PEM."""
-    key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "localhost")])
-    now = datetime.datetime.now(datetime.UTC)
-    day = datetime.timedelta(days=1)
-    builder = x509.CertificateBuilder().subject_name(name).issuer_name(name).public_key(key.public_key())
-    builder = builder.serial_number(1).not_valid_before(now - day).not_valid_after(now + 30 * day)
-    signed = builder.sign(key, hashes.SHA256())
-    plain = serialization.NoEncryption()
-    pem = serialization.Encoding.PEM
-    private = key.private_bytes(pem, serialization.PrivateFormat.PKCS8, plain)
-    return private.decode(), signed.public_bytes(pem).decode()
-
-
 def settings() -> tuple[str, ...]:
     """A listener with TLS beside the plain one."""
-    private, chain = certificate()
+    leaf = Authority().leaf()
     return (
         'network.listeners=[{name="PLAINTEXT",kind="broker",bind="127.0.0.1:0",inter_broker=true},'
         f'{{name="TLS",kind="broker",bind="127.0.0.1:{TLS_PORT}"}},'
@@ -58,8 +39,8 @@ def settings() -> tuple[str, ...]:
         "security.plugin=security",
         'config."listener.security.protocol.map"="PLAINTEXT:PLAINTEXT,TLS:SSL,CONTROLLER:PLAINTEXT"',
         'config."ssl.keystore.type"="PEM"',
-        f'config."ssl.keystore.key"={json.dumps(private)}',
-        f'config."ssl.keystore.certificate.chain"={json.dumps(chain)}',
+        f'config."ssl.keystore.key"={json.dumps(leaf.key_pem().decode())}',
+        f'config."ssl.keystore.certificate.chain"={json.dumps(leaf.certificate_pem.decode())}',
         'config."socket.listen.backlog.size"=4096',
     )
 

@@ -239,7 +239,8 @@ def test_a_controller_listener_of_tls_that_takes_strangers_is_open(
     tmp_path: Path, client_auth: str, acls: bool, is_refused: bool
 ) -> None:
     pytest.importorskip("cryptography")
-    from tests.plugins.security.tls.authority import AUTHORITY, SERVER, private
+    from campaigns.certificates import private
+    from tests.plugins.security.tls.authority import AUTHORITY, SERVER
 
     given: dict[str, Any] = {
         "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:SSL",

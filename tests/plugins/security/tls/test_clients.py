@@ -11,7 +11,8 @@ import pytest
 
 from blumfeld.testing.process import BrokerProcess, free_port
 from blumfeld_net_uring.io_uring.probe import probe
-from tests.plugins.security.tls.authority import AUTHORITY, CLIENT, SERVER, private
+from campaigns.certificates import private
+from tests.plugins.security.tls.authority import AUTHORITY, CLIENT, SERVER
 
 pytestmark = [
     pytest.mark.clients,

@@ -11,7 +11,8 @@ from blumfeld.config.values import BrokerConfig
 from blumfeld_security.tls.contexts import Made, client_context, server_context
 from blumfeld_security.tls.options import TlsOptions
 from blumfeld_security.tls.settings import TlsConfigError, settings_of
-from tests.plugins.security.tls.authority import AUTHORITY, CLIENT, SERVER, private
+from campaigns.certificates import private
+from tests.plugins.security.tls.authority import AUTHORITY, CLIENT, SERVER
 
 PASSWORD = "SESAME"
 

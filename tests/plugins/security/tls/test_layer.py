@@ -17,7 +17,8 @@ from blumfeld_security.tls.handshakes import Handshakes
 from blumfeld_security.tls.layer import TlsLayer
 from blumfeld_security.tls.options import TlsOptions
 from blumfeld_security.tls.settings import settings_of
-from tests.plugins.security.tls.authority import AUTHORITY, CLIENT, SERVER, Authority, client_context, private
+from campaigns.certificates import Authority, private
+from tests.plugins.security.tls.authority import AUTHORITY, CLIENT, SERVER, client_context
 from tests.plugins.security.tls.ends import End, Stranger, join, server, shake
 
 OTHER = Authority("another")

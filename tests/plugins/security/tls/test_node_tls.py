@@ -15,7 +15,8 @@ from blumfeld_kit.fakes.runtime import FakeRuntime
 from blumfeld_security.tls.layer import TlsLayer
 from blumfeld_security.tls.node_tls import LOOK_MS, NodeTls
 from blumfeld_security.tls.options import TlsOptions
-from tests.plugins.security.tls.authority import AUTHORITY, CLIENT, SERVER, Leaf, client_context, private
+from campaigns.certificates import Leaf, private
+from tests.plugins.security.tls.authority import AUTHORITY, CLIENT, SERVER, client_context
 from tests.plugins.security.tls.ends import End, Stranger, shake
 
 SSL = Listener(name="SSL", kind="broker", host="127.0.0.1", port=0, security_protocol="SSL")
