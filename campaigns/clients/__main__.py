@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -19,8 +18,8 @@ from blumfeld_kit.cluster import cluster_of_this_build
 from campaigns.clients.catalogue import CLIENTS
 from campaigns.clients.checks.columns import COLUMNS_OF
 from campaigns.clients.client import NO_REBALANCE_DELAY
-from campaigns.clients.java import PEER_VARIABLE
 from campaigns.clients.matrix import ALL_COLUMNS, MARKS, Cell, Row, problems, remarks, run_matrix
+from campaigns.clients.options import add_matrix_options, chosen
 from campaigns.consensus import CONSENSUS, KRAFT, ZOOKEEPER
 from campaigns.every_topic_tiered.nodes import add_tiered_option, tiered_settings, told
 from campaigns.terminal import BAD_INPUT, console_of, refused
@@ -32,19 +31,14 @@ COLOURS = {"ok": "green", "failed": "bold red", "not offered": "dim"}
 def main(arguments: Sequence[str] | None = None) -> int:
     """0 if all that ran worked, 1 if something didn't or nothing ran, 2 for a name that there isn't."""
     given = _parser().parse_args(arguments)
-    names = given.only.replace(",", " ").split() or list(CLIENTS)
-    columns = given.columns.replace(",", " ").split() or list(ALL_COLUMNS)
     console = console_of(160)
     if given.tiered and given.bootstrap:
         console.print("--tiered is for nodes that this campaign starts, not for those of --bootstrap")
         return BAD_INPUT
-    for kind, wanted, known in (("client", names, CLIENTS), ("column", columns, ALL_COLUMNS)):
-        unknown = [name for name in wanted if name not in known]
-        if unknown:
-            console.print(f"no {kind} {', '.join(unknown)}; there are {', '.join(known)}")
-            return BAD_INPUT
-    if given.peer:
-        os.environ[PEER_VARIABLE] = given.peer
+    try:
+        names, columns = chosen(given, CLIENTS, ALL_COLUMNS)
+    except ValueError as error:
+        return refused("clients", error)
     with ExitStack() as stack:
         try:
             bootstrap = given.bootstrap or _started(given, console, stack)
@@ -115,8 +109,7 @@ def _parser() -> argparse.ArgumentParser:
         prog="python -m campaigns clients",
         description="Unmodified Kafka clients against a broker of this build: the matrix.",
     )
-    parser.add_argument("--only", default="", metavar="NAMES", help=f"some of: {', '.join(CLIENTS)}")
-    parser.add_argument("--columns", default="", metavar="NAMES", help=f"some of: {', '.join(ALL_COLUMNS)}")
+    add_matrix_options(parser, CLIENTS, ALL_COLUMNS)
     brokers = parser.add_mutually_exclusive_group()
     brokers.add_argument(
         "--nodes",
@@ -138,12 +131,6 @@ def _parser() -> argparse.ArgumentParser:
         help=f"what keeps the brokers' metadata; {ZOOKEEPER} starts a real one, or is what those of --bootstrap have",
     )
     add_tiered_option(parser)
-    parser.add_argument(
-        "--peer",
-        default=os.environ.get(PEER_VARIABLE, ""),
-        metavar="PATH",
-        help=f"a script that runs Kafka's tools as 'PATH tool CLASS …' (default: ${PEER_VARIABLE})",
-    )
     return parser
 
 

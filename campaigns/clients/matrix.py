@@ -52,11 +52,13 @@ def run_matrix(
     bootstrap: str,
     said: Callable[[Row, str, Cell], None],
     consensus: str = KRAFT,
+    timeout_s: float = STEP_TIMEOUT_S,
 ) -> list[Row]:
     """All checks of these clients that are among these columns, one after the other.
 
     :param said: called after each check
     :param consensus: what keeps the brokers' metadata; it may have no way to serve a column
+    :param timeout_s: for each check
     """
     rows, wanted = [], set(columns)
     for name in names:
@@ -74,7 +76,7 @@ def run_matrix(
             row.cells[column] = (
                 Cell(NOT_OFFERED, reason, 0.0)
                 if reason
-                else run_cell(name, column, bootstrap, tag, consensus)
+                else run_cell(name, column, bootstrap, tag, consensus, timeout_s)
             )
             said(row, column, row.cells[column])
     return rows

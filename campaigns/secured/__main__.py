@@ -1,4 +1,5 @@
-"""``python -m campaigns security``: run the matrix, print it, exit 1 if something that a client offers failed."""
+"""``python -m campaigns security``: run the matrix by each way in, print it, exit 1 if something that a client offers
+failed."""
 
 from __future__ import annotations
 
@@ -6,8 +7,7 @@ import argparse
 import os
 import sys
 import tempfile
-import time
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
@@ -18,112 +18,115 @@ from rich.table import Table
 
 from blumfeld.testing.process import NodeError
 from campaigns.clients.access import TOKEN, Access
-from campaigns.clients.catalogue import CLIENTS, client_class
-from campaigns.clients.java import PEER_VARIABLE
-from campaigns.clients.matrix import FAILED, MARKS, NOT_OFFERED, OK, Cell, run_cell
+from campaigns.clients.catalogue import CLIENTS
+from campaigns.clients.matrix import (
+    FAILED,
+    MARKS,
+    NOT_OFFERED,
+    OK,
+    Cell,
+    Row,
+    problems,
+    remarks,
+    run_matrix,
+)
+from campaigns.clients.options import add_matrix_options, chosen
 from campaigns.secured.node import SecuredNode
-from campaigns.terminal import BAD_INPUT, console_of, refused
+from campaigns.terminal import console_of, refused
 
 NAMES = [name for name in CLIENTS if name != "kafka-tools"]
-COLUMNS = ("none", "resume", "idempotent", "topics", "groups", "transactions")
-"""Produce and consume in a group; go on where the group was; administer; transact."""
+RECORDS = "none"
+"""The column that produces without compression, and consumes in a group."""
 REFUSED = "wrong-login"
 REFUSED_S = 60.0
+"""Time in which a client with a wrong password must fail, or is ended."""
+COLUMNS = (RECORDS, "resume", "idempotent", "topics", "groups", "transactions", REFUSED)
+"""Produce and consume in a group; go on where the group was; administer; transact; be refused."""
 TRANSPORTS = ("net_asyncio", "net_uring")
+
+Said = Callable[[Row, str, Cell], None]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """0 if all that ran worked, 1 if something didn't or nothing ran, 2 for a name that there isn't."""
     given = _parser().parse_args(arguments)
-    names = given.only.replace(",", " ").split() or NAMES
-    columns = given.columns.replace(",", " ").split() or [*COLUMNS, REFUSED]
     console = console_of(160)
-    for kind, wanted, known in (("client", names, NAMES), ("column", columns, (*COLUMNS, REFUSED))):
-        if unknown := [name for name in wanted if name not in known]:
-            console.print(f"no {kind} {', '.join(unknown)}; there are {', '.join(known)}")
-            return BAD_INPUT
-    if given.peer:
-        os.environ[PEER_VARIABLE] = given.peer
+    ran: dict[str, list[Row]] = {}
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="blumfeld-security-")))
         try:
+            names, columns = chosen(given, NAMES, COLUMNS)
             node = SecuredNode(folder, given.transport)
             stack.callback(node.process.kill)
             node.start()
-        except (NodeError, OSError) as error:
+        except (ValueError, NodeError, OSError) as error:
             return refused("security", error)
-        ways = {name: way for name, way in node.accesses().items() if given.way in name}
-        cells = _run(console, names, ways, columns, node)
-    return _told(console, names, list(ways), cells)
+        for way, access in node.accesses().items():
+            if given.way in way:
+                console.print(way)
+                ran[way] = rows_of(
+                    names, columns, access, folder, node.bootstrap, lambda *cell: _say(console, *cell)
+                )
+    return _told(console, ran)
 
 
-Cells = dict[tuple[str, str], dict[str, Cell]]
-"""(client, way in) → column → its cell."""
+def rows_of(
+    names: Sequence[str], columns: Sequence[str], access: Access, folder: Path, bootstrap: str, said: Said
+) -> list[Row]:
+    """Run the matrix by one way in, and once more with a wrong password where the way has one.
+
+    :param folder: gets the files that the clients read
+    """
+
+    def said_refused(row: Row, _: str, cell: Cell) -> None:
+        said(row, REFUSED, refused_cell(cell))
+
+    with mock.patch.dict(os.environ, access.save(folder)):
+        rows = run_matrix(names, columns, bootstrap, said)
+    if REFUSED in columns and access.mechanism not in ("", TOKEN):
+        with mock.patch.dict(os.environ, replace(access, password="wrong").save(folder)):
+            wrong = run_matrix(names, [RECORDS], bootstrap, said_refused, timeout_s=REFUSED_S)
+        for row, other in zip(rows, wrong, strict=True):
+            if other.absent is None:
+                row.cells[REFUSED] = refused_cell(other.cells[RECORDS])
+    return rows
 
 
-def _run(
-    console: Console, names: Sequence[str], ways: dict[str, Access], columns: Sequence[str], node: SecuredNode
-) -> Cells:
-    cells: Cells = {}
-    for name in names:
-        if absent := client_class(name).absent():
-            console.print(f"{name} did not run: {absent}", markup=False)
-            continue
-        for way, access in ways.items():
-            cells[name, way] = {}
-            for column in columns:
-                cell = _wrong(name, access, node) if column == REFUSED else _cell(name, column, access, node)
-                if cell is not None:
-                    cells[name, way][column] = cell
-                    verdict = f"{MARKS[cell.verdict]} {cell.seconds:5.1f} s {cell.note[:60]}"
-                    console.print(f"{name:16} {way:28} {column:12} {verdict}", markup=False)
-    return cells
-
-
-def _cell(name: str, column: str, access: Access, node: SecuredNode, timeout_s: float = 120.0) -> Cell:
-    """One check with this access, in a process of its own."""
-    tag = f"{name}-{column}-{time.time_ns() // 1_000_000:x}"
-    with mock.patch.dict(os.environ, access.save(node.folder)):
-        return run_cell(name, column, node.bootstrap, tag, timeout_s=timeout_s)
-
-
-def _wrong(name: str, access: Access, node: SecuredNode) -> Cell | None:
-    """With another password nothing may come through; ``None`` where there is no password."""
-    if not access.mechanism or access.mechanism == TOKEN:
-        return None
-    cell = _cell(name, "none", replace(access, password="wrong"), node, REFUSED_S)
-    if cell.verdict == NOT_OFFERED:
-        return cell
+def refused_cell(cell: Cell) -> Cell:
+    """Turn the verdict of a check with a wrong password: nothing may come through."""
     if cell.verdict == OK:
-        return Cell(FAILED, "a wrong password came through", cell.seconds)
-    return Cell(OK, "", cell.seconds)
+        return replace(cell, verdict=FAILED, note="a wrong password came through")
+    return replace(cell, verdict=OK, note="") if cell.verdict == FAILED else cell
 
 
-def _told(console: Console, names: Sequence[str], ways: Sequence[str], cells: Cells) -> int:
+def _say(console: Console, row: Row, column: str, cell: Cell) -> None:
+    verdict = f"{MARKS[cell.verdict]} {cell.seconds:5.1f} s {cell.note[:60]}"
+    console.print(f"{row.name:16} {column:12} {verdict}", markup=False)
+
+
+def _told(console: Console, ran: Mapping[str, Sequence[Row]]) -> int:
+    rows = [row for of_way in ran.values() for row in of_way]
+    shown = list(dict.fromkeys(row.name for row in rows if row.absent is None))
     table = Table(title="Unmodified clients at a secured broker: checks that passed, of those that ran")
     table.add_column("")
-    shown = [name for name in names if any(name == of for of, _ in cells)]
     for name in shown:
         table.add_column(name, justify="center")
-    for way in ways:
-        table.add_row(way, *(_share(cells.get((name, way), {})) for name in shown))
+    for way, of_way in ran.items():
+        table.add_row(way, *(_share(row) for row in of_way if row.absent is None))
     console.print(table)
-    wrong = [
-        f"{name}, {way}, {column}: {cell.note}"
-        for (name, way), row in cells.items()
-        for column, cell in row.items()
-        if cell.verdict == FAILED
-    ]
+    for line in dict.fromkeys(remarks(rows)):
+        console.print(f"– {line}", style="dim", markup=False)
+    wrong = [f"{way}: {line}" for way, of_way in ran.items() for line in problems(of_way)]
     for line in wrong:
         console.print(f"✗ {line}", style="red", markup=False)
-    passed = sum(cell.verdict == OK for row in cells.values() for cell in row.values())
+    passed = sum(cell.verdict == OK for row in rows for cell in row.cells.values())
     console.print(f"{len(shown)} clients, {passed} checks passed, {len(wrong)} failed")
     return 1 if wrong or not passed else 0
 
 
-def _share(row: dict[str, Cell]) -> str:
-    ran = [cell for cell in row.values() if cell.verdict != NOT_OFFERED]
-    return f"{sum(cell.verdict == OK for cell in ran)}/{len(ran)}" if ran else MARKS[NOT_OFFERED]
+def _share(row: Row) -> str:
+    verdicts = [cell.verdict for cell in row.cells.values() if cell.verdict != NOT_OFFERED]
+    return f"{verdicts.count(OK)}/{len(verdicts)}" if verdicts else MARKS[NOT_OFFERED]
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -131,20 +134,11 @@ def _parser() -> argparse.ArgumentParser:
         prog="python -m campaigns security",
         description="Unmodified Kafka clients against a broker with TLS and SASL: each way in, each client.",
     )
-    parser.add_argument("--only", default="", metavar="NAMES", help=f"some of: {', '.join(NAMES)}")
-    parser.add_argument(
-        "--columns", default="", metavar="NAMES", help=f"some of: {', '.join((*COLUMNS, REFUSED))}"
-    )
+    add_matrix_options(parser, NAMES, COLUMNS)
     parser.add_argument(
         "--way", default="", metavar="TEXT", help="ways in whose name has this text: SASL_SSL"
     )
     parser.add_argument("--transport", choices=TRANSPORTS, default=TRANSPORTS[0])
-    parser.add_argument(
-        "--peer",
-        default=os.environ.get(PEER_VARIABLE, ""),
-        metavar="PATH",
-        help=f"a script that runs Kafka's tools as 'PATH tool CLASS …' (default: ${PEER_VARIABLE})",
-    )
     return parser
 
 

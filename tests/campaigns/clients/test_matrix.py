@@ -104,7 +104,7 @@ def test_the_exit_status_is_1_when_something_fails(capsys: pytest.CaptureFixture
 
 def test_an_unknown_client_is_named(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--only", "sarama"]) == 2
-    assert "no client sarama" in capsys.readouterr().out
+    assert "no client sarama" in capsys.readouterr().err
 
 
 def test_what_is_not_offered_is_remarked_and_no_problem() -> None:

@@ -1,0 +1,1 @@
+"""Unmodified clients at a secured broker of this build."""
