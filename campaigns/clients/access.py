@@ -14,6 +14,8 @@ from pathlib import Path
 from typing import Any
 
 VARIABLE = "BLUMFELD_ACCESS"
+JAVA_FILE = "java.properties"
+"""The same settings for Java's clients; it lies beside the file that the variable names."""
 TOKEN = "OAUTHBEARER"
 ALLOWED_URLS = "-Dorg.apache.kafka.sasl.oauthbearer.allowed.urls"
 LOGIN_MODULES = {
@@ -55,10 +57,9 @@ class Access:
         """Write the files that clients read; return the environment of a step."""
         path = folder / "access.json"
         path.write_text(json.dumps(asdict(self)))
-        java = folder / "java.properties"
-        java.write_text("".join(f"{key}={value}\n" for key, value in self._java().items()))
+        (folder / JAVA_FILE).write_text("".join(f"{key}={value}\n" for key, value in self._java().items()))
         allowed = f"{ALLOWED_URLS}=file://{self.token_file}" if self.mechanism == TOKEN else ""
-        return {VARIABLE: str(path), "BLUMFELD_ACCESS_JAVA": str(java), "JAVA_TOOL_OPTIONS": allowed}
+        return {VARIABLE: str(path), "JAVA_TOOL_OPTIONS": allowed}
 
     def librdkafka(self, *, program: bool = False) -> dict[str, Any]:
         """For confluent-kafka; for kcat as ``program``, which has no way to bring a token."""
@@ -110,9 +111,15 @@ class Access:
             )()
         return given
 
-    def java_options(self, option: str = "--command-config") -> list[str]:
+    def java_file(self) -> list[str]:
+        """For a program of ours in Java: the path of its settings, or nothing."""
+        if self.protocol == "PLAINTEXT":
+            return []
+        return [str(Path(os.environ[VARIABLE]).with_name(JAVA_FILE))]
+
+    def java_options(self) -> list[str]:
         """For Kafka's tools."""
-        return [] if self.protocol == "PLAINTEXT" else [option, os.environ["BLUMFELD_ACCESS_JAVA"]]
+        return [word for path in self.java_file() for word in ("--command-config", path)]
 
     def to_json(self) -> dict[str, Any]:
         """For programs that are driven by JSON: the contents of the files in place of their paths."""

@@ -26,8 +26,8 @@ from campaigns.clients.client import (
 from campaigns.clients.live_members import MemberSpec, Protocol
 from campaigns.clients.records import AS_USUAL, Headers, Received, Sample, Sending, Traits, Turn
 from campaigns.clients.verdicts import NoClientError
+from campaigns.references import PEER_VARIABLE
 
-PEER_VARIABLE = "KAFKA_PEER"
 TOOLS = "org.apache.kafka.tools."
 CONFIG_COMMAND = "kafka.admin.ConfigCommand"
 ASSIGNORS = {
@@ -88,7 +88,7 @@ class JavaTools(Client):
         ):
             options += ["--reader-property", f"{name}={value}"]
         lines = "".join(_line(sample) for sample in samples)
-        command = [os.environ[PEER_VARIABLE], "tool", TOOLS + "ConsoleProducer"]
+        command = tool_command(TOOLS + "ConsoleProducer")
         command += ["--bootstrap-server", self.bootstrap, *options, *self.access.java_options()]
         run_program(command, lines.encode(), JVM_S)
 
@@ -112,8 +112,8 @@ class JavaTools(Client):
 
     def _transactional(self, verb: str, topic: str, transactional_id: str, lines: Sequence[str]) -> str:
         program = str(files("campaigns.clients") / "java_client" / "TransactionalProducer.java")
-        command = [os.environ[PEER_VARIABLE], "tool", program, verb, self.bootstrap, topic, transactional_id]
-        return run_program(command, "\n".join(lines).encode(), JVM_S).decode()
+        given = (verb, self.bootstrap, topic, transactional_id, *self.access.java_file())
+        return run_program([*tool_command(program), *given], "\n".join(lines).encode(), JVM_S).decode()
 
     def member_command(self, spec: MemberSpec) -> tuple[Sequence[str], str]:
         """By VerifiableConsumer, or a program of ours where the broker is to resolve a regular expression."""
@@ -197,7 +197,7 @@ class JavaTools(Client):
         return int(printed.strip().splitlines()[-1].split(", ")[4])
 
     def _consumer(self, topic: str, group: str) -> list[str]:
-        command = [os.environ[PEER_VARIABLE], "tool", TOOLS + "consumer.ConsoleConsumer"]
+        command = tool_command(TOOLS + "consumer.ConsoleConsumer")
         command += [
             "--bootstrap-server",
             self.bootstrap,

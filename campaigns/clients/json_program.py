@@ -133,10 +133,8 @@ class JsonProgram(Client):
 
     def request(self, operation: str, **arguments: Any) -> str:
         """The line that goes to the program's stdin."""
-        given = {"operation": operation, "bootstrap": self.bootstrap, **arguments}
-        return json.dumps(
-            {**given, "access": self.access.to_json()} if self.access.protocol != "PLAINTEXT" else given
-        )
+        dialled = {"bootstrap": self.bootstrap, "access": self.access.to_json()}
+        return json.dumps({"operation": operation, **dialled, **arguments})
 
     def _member(self, topic: str, group: str) -> dict[str, Any]:
         return {

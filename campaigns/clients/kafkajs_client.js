@@ -224,7 +224,6 @@ const operations = {
 }
 
 function loginOf(access) {
-  if (!access) return {}
   const login = {}
   if (access.tls) login.ssl = { ca: [access.ca], cert: access.certificate, key: access.key }
   const mechanism = (access.mechanism || '').toLowerCase()

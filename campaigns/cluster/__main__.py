@@ -22,7 +22,6 @@ from blumfeld.cli.cluster.state import ClusterError
 from blumfeld.testing.cluster import LOOPBACK, node_places
 from blumfeld.testing.process import NodeError
 from blumfeld_kit.cluster import Cluster
-from campaigns.clients.java import PEER_VARIABLE
 from campaigns.clients.load.groups import JAVA, Groups
 from campaigns.clients.load.java_producer import JavaProducer
 from campaigns.clients.load.load import TOPIC, NoLoadError
@@ -63,6 +62,7 @@ from campaigns.cluster.report import (
 from campaigns.cluster.rounds import DATA, Run, Settings
 from campaigns.cluster.storm import FACULTIES, Wave, waves
 from campaigns.figures import save
+from campaigns.references import PEER_VARIABLE
 from campaigns.terminal import add_node_options, console_of, print_wrong, refused
 from campaigns.zookeeper_server import (
     SESSION_TIMEOUT_MS,

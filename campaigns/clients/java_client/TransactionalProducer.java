@@ -13,7 +13,8 @@ import org.apache.kafka.common.serialization.StringSerializer;
 
 /**
  * A transactional producer that does what the lines of stdin say. Arguments: transact|fence BOOTSTRAP TOPIC
- * TRANSACTIONAL_ID. Lines, in tabs: "send PARTITION KEY VALUE", "offset GROUP TOPIC PARTITION OFFSET", "commit", "abort".
+ * TRANSACTIONAL_ID [FILE]; the file has further properties. Lines, in tabs: "send PARTITION KEY VALUE",
+ * "offset GROUP TOPIC PARTITION OFFSET", "commit", "abort".
  * With "fence" a second producer begins after the last line, and the error of the first one's commit is printed.
  */
 public class TransactionalProducer {
@@ -56,9 +57,8 @@ public class TransactionalProducer {
 
     private static KafkaProducer<String, String> producer(String[] given) {
         Properties properties = new Properties();
-        String login = System.getenv("BLUMFELD_ACCESS_JAVA");
-        if (login != null) {
-            try (var file = new java.io.FileReader(login)) {
+        if (given.length > 4) {
+            try (var file = new java.io.FileReader(given[4])) {
                 properties.load(file);
             } catch (java.io.IOException error) {
                 throw new IllegalStateException(error);

@@ -21,7 +21,9 @@ def test_a_step_finds_its_access_in_the_environment(tmp_path: Path, monkeypatch:
     for name, value in SCRAM.save(tmp_path).items():
         monkeypatch.setenv(name, value)
     assert access() == SCRAM
-    java = (tmp_path / "java.properties").read_text()
+    option, path = SCRAM.java_options()
+    assert option == "--command-config"
+    java = Path(path).read_text()
     assert 'ScramLoginModule required username="alice" password="correct horse";' in java
     assert "ssl.truststore.location=/ca.pem" in java
     monkeypatch.delenv(VARIABLE)
