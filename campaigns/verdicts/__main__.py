@@ -20,9 +20,8 @@ from blumfeld.wire.messages.create_acls import AclCreation, CreateAclsRequest
 from blumfeld.wire.messages.delete_acls import DeleteAclsFilter, DeleteAclsRequest
 from blumfeld.wire.messages.describe_acls import DescribeAclsRequest
 from campaigns.verdicts.acl_sets import HOSTS, PRINCIPALS, acl_set
-from campaigns.verdicts.principals import ADMIN
 from campaigns.verdicts.requests import Case, cases
-from campaigns.verdicts.targets import Server, blumfeld, kafka
+from campaigns.verdicts.targets import ADMIN, Server, blumfeld, kafka
 
 ANY = 1
 EVERYTHING: dict[str, Any] = {
@@ -66,7 +65,7 @@ def main() -> int:
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         theirs = stack.enter_context(kafka(options.peer, folder / "kafka"))
-        return compare(theirs, stack.enter_context(blumfeld()), options)
+        return compare(theirs, stack.enter_context(blumfeld(folder / "blumfeld")), options)
 
 
 def explained(name: str, theirs: Any, ours: Any) -> bool:

@@ -388,10 +388,10 @@ def _acls() -> Rows:
     }
     for version in (1, 3):
         yield "CreateAcls", 30, version, {"creations": [bad]}
-        yield "DeleteAcls", 31, version, {"filters": [_filter("no-name", of_deletion=True)]}
+        yield "DeleteAcls", 31, version, {"filters": [_filter("no-name")]}
 
 
-def _filter(name: str, *, of_deletion: bool = False) -> dict[str, Any]:
+def _filter(name: str) -> dict[str, Any]:
     return {
         "resource_type_filter": 2,
         "resource_name_filter": name,

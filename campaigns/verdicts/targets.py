@@ -1,15 +1,13 @@
-"""The two servers: Apache Kafka with SASL users, and this build."""
+"""The two servers: Apache Kafka and this build, with the same users of SASL."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from typing import Any
 
-from blumfeld.plugging.registry import GROUP, Registry
 from blumfeld.testing.embedded import EmbeddedBroker
 from blumfeld.testing.process import LOOPBACK, NodeProcess, free_port
 from blumfeld.wire.api import response_class
@@ -29,12 +27,16 @@ from blumfeld.wire.messages.offset_commit import (
 from blumfeld.wire.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
 from blumfeld.wire.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 from blumfeld_security.acls.composing import STANDARD_AUTHORIZER
+from blumfeld_security.exchanges.passwords import hash_password
 from campaigns.raw_connection import ConnectionEnded, RawConnection
 from campaigns.verdicts.acl_sets import PRINCIPALS
 from campaigns.verdicts.digest import digest
-from campaigns.verdicts.principals import ADMIN, CONTROLLER_PREFIX
 from campaigns.verdicts.requests import GROUPS, TOPICS, TRANSACTIONAL_IDS, Case
 
+ADMIN = "admin"
+"""The super user who makes topics and ACLs."""
+USERS = (*PRINCIPALS, ADMIN)
+PROTOCOLS = "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,USERS:SASL_PLAINTEXT,CUSERS:SASL_PLAINTEXT"
 START_SECONDS_MAX = 180
 
 
@@ -138,7 +140,7 @@ class SaslServer(Server):
 def kafka(peer: str, directory: Path) -> Iterator[SaslServer]:
     """Kafka with StandardAuthorizer; it ends with the block."""
     port = free_port(adjacent=4)
-    users = " ".join(f'user_{name}="{name}"' for name in (*PRINCIPALS, ADMIN))
+    users = " ".join(f'user_{name}="{name}"' for name in USERS)
     login = f"org.apache.kafka.common.security.plain.PlainLoginModule required {users};"
     settings = {
         "authorizer.class.name": STANDARD_AUTHORIZER,
@@ -148,8 +150,7 @@ def kafka(peer: str, directory: Path) -> Iterator[SaslServer]:
         ),
         "advertised.listeners": f"PLAINTEXT://{LOOPBACK}:{port},USERS://{LOOPBACK}:{port + 2}",
         "controller.listener.names": "CONTROLLER,CUSERS",
-        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,USERS:SASL_PLAINTEXT,"
-        "CUSERS:SASL_PLAINTEXT",
+        "listener.security.protocol.map": PROTOCOLS,
         "sasl.enabled.mechanisms": "PLAIN",
         "auto.create.topics.enable": "false",
         "offsets.topic.num.partitions": "1",
@@ -175,48 +176,40 @@ def kafka(peer: str, directory: Path) -> Iterator[SaslServer]:
         process.kill()
 
 
-class ListenerServer(Server):
-    """This build: a port for each user."""
-
-    def __init__(self, ports: dict[str, int]) -> None:
-        super().__init__("Blumfeld")
-        self._ports = ports
-
-    def connect(self, kind: str, user: str, host: str) -> RawConnection:
-        prefix = CONTROLLER_PREFIX if kind == "controller" else ""
-        return RawConnection(f"{LOOPBACK}:{self._ports[prefix + user.upper()]}", source_host=host)
-
-
 @contextmanager
-def blumfeld() -> Iterator[ListenerServer]:
+def blumfeld(directory: Path) -> Iterator[SaslServer]:
     """This build with its security plug-in, in this process; it ends with the block."""
-    listeners: list[dict[str, Any]] = [
+    directory.mkdir(parents=True)
+    users = directory / "users.toml"
+    users.touch(mode=0o600)
+    lines = [f"{name} = '{hash_password(name, name.encode() * 4)}'" for name in USERS]
+    users.write_text("\n".join(["[users]", *lines, ""]))
+    listeners = [
         {"name": "PLAINTEXT", "bind": f"{LOOPBACK}:0", "inter_broker": True},
         {"name": "CONTROLLER", "kind": "controller", "bind": f"{LOOPBACK}:0"},
+        {"name": "USERS", "bind": f"{LOOPBACK}:0"},
+        {"name": "CUSERS", "kind": "controller", "bind": f"{LOOPBACK}:0"},
     ]
-    for user in (*PRINCIPALS, ADMIN):
-        listeners.append({"name": user.upper(), "bind": f"{LOOPBACK}:0"})
-        name = CONTROLLER_PREFIX + user.upper()
-        listeners.append({"name": name, "kind": "controller", "bind": f"{LOOPBACK}:0"})
-    acls = {"super_users": ["User:ANONYMOUS", f"User:{ADMIN}"]}
-    point = EntryPoint("security_by_listener", "campaigns.verdicts.principals:Plugin", GROUP)
+    options = {
+        "plain_users": str(users),
+        "acls": {"super_users": ["User:ANONYMOUS", f"User:{ADMIN}"]},
+        "audit": {"verdicts": "none"},
+    }
     broker = EmbeddedBroker(
         manifest={
             "network": {"listeners": listeners},
-            "security": {
-                "plugin": "security_by_listener",
-                "options": {"acls": acls, "audit": {"verdicts": "none"}},
-            },
+            "security": {"plugin": "security", "options": options},
         },
         config={
             "auto.create.topics.enable": False,
             "authorizer.class.name": STANDARD_AUTHORIZER,
-            "listener.security.protocol.map": ",".join(f"{one['name']}:PLAINTEXT" for one in listeners),
+            "listener.security.protocol.map": PROTOCOLS,
+            "sasl.enabled.mechanisms": ["PLAIN"],
         },
-        registry=Registry([*entry_points(group=GROUP), point]),
     )
     with broker:
-        server = ListenerServer({listener.name: listener.port for listener in broker.node.listeners})
+        ports = {listener.name: listener.port for listener in broker.node.listeners}
+        server = SaslServer("Blumfeld", {"broker": ports["USERS"], "controller": ports["CUSERS"]})
         try:
             yield server
         finally:
