@@ -340,29 +340,23 @@ def noting(monkeypatch: pytest.MonkeyPatch, owner: Any, name: str, note: Callabl
 
 class Permissions:
     """``Authorizer`` that allows what ``allows`` says of (operation, resource type, name), by default nothing. It keeps
-    what it was asked."""
+    what it was asked, and for which principal and address. Any topic has the resource type "any Topic"."""
 
     def __init__(self, allows: Callable[[str, str, str], bool] = lambda *_: False) -> None:
+        self.generation = 0
         self.allows = allows
         self.asked: list[tuple[str, str, str]] = []
-
-    generation = 0
+        self.asked_for: list[tuple[str, str]] = []
 
     def authorize_any(self, principal: object, host: str, operation: str, resource_type: str) -> bool:
-        return self.authorize(principal, host, operation, resource_type, "*")
+        return self.authorize(principal, host, operation, f"any {resource_type}", "*")
 
     def authorize(
-        self,
-        principal: object,
-        host: str,
-        operation: str,
-        resource_type: str,
-        name: str,
-        *,
-        quiet: bool = False,
+        self, principal: object, host: str, operation: str, kind: str, name: str, *, quiet: bool = False
     ) -> bool:
-        self.asked.append((operation, resource_type, name))
-        return self.allows(operation, resource_type, name)
+        self.asked.append((operation, kind, name))
+        self.asked_for.append((str(principal), host))
+        return self.allows(operation, kind, name)
 
 
 class Succeeding:

@@ -22,37 +22,20 @@ from blumfeld.wire.messages.incremental_alter_configs import (
     IncrementalAlterConfigsResponse,
 )
 from blumfeld.wire.schema import Message
-from tests.broker.harness import CONTROLLER_LISTENER, BrokerHarness
+from tests.broker.harness import CONTROLLER_LISTENER, BrokerHarness, Permissions
 
 ALICE = OnBehalf(Principal("alice"), "192.0.2.7", "app")
 
 
-class Rules:
+class Rules(Permissions):
     """``Authorizer``: alice may create topics, the anonymous node may act as a broker if ``node_may``."""
 
-    generation = 0
-
     def __init__(self, *, node_may: bool = True) -> None:
-        self.node_may = node_may
-        self.asked: list[tuple[str, str, str]] = []
-
-    def authorize_any(self, principal: Principal, host: str, operation: str, resource_type: str) -> bool:
-        raise NotImplementedError
-
-    def authorize(
-        self,
-        principal: Principal,
-        host: str,
-        operation: str,
-        resource_type: str,
-        name: str,
-        *,
-        quiet: bool = False,
-    ) -> bool:
-        self.asked.append((str(principal), host, operation))
-        if operation == "ClusterAction":
-            return self.node_may
-        return principal.name == "alice"
+        super().__init__(
+            lambda operation, *_: (
+                node_may if operation == "ClusterAction" else self.asked_for[-1][0] == "User:alice"
+            )
+        )
 
 
 def create(name: str = "t") -> CreateTopicsRequest:
@@ -89,7 +72,8 @@ def test_the_inner_request_is_authorized_with_its_own_principal() -> None:
     answer = ask(broker, create(), 7)
     assert isinstance(answer, CreateTopicsResponse)
     assert [(topic.name, topic.error_code) for topic in answer.topics] == [("t", 0)]
-    assert ("User:alice", "192.0.2.7", "Create") in rules.asked
+    alices = zip(rules.asked, rules.asked_for, strict=True)
+    assert (("Create", "Cluster", "kafka-cluster"), ("User:alice", "192.0.2.7")) in alices
     assert broker.metadata.on_behalf[-1] == ALICE
     mallory = ask(broker, create("u"), 7, OnBehalf(Principal("mallory"), "192.0.2.8", ""))
     assert mallory.topics[0].error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED

@@ -10,49 +10,35 @@ from typing import Any
 from blumfeld.plugging.registry import GROUP, Registry
 from blumfeld.spi.hooks import NoOptions, hookimpl
 from blumfeld.testing.embedded import EmbeddedBroker
+from tests.broker.harness import Permissions
 
 Right = tuple[str, str]
 """Operation and type of resource."""
 
 
-class Switch:
+class Switch(Permissions):
     """``Authorizer``: everybody may do everything but the refused rights."""
 
-    def __init__(self) -> None:
-        self.generation = 0
-        self.refused: Callable[[Right], bool] = lambda right: False
-        self.asked: dict[Right, None] = {}
-
-    def authorize(
-        self,
-        principal: object,
-        host: str,
-        operation: str,
-        resource_type: str,
-        name: str,
-        *,
-        quiet: bool = False,
-    ) -> bool:
-        self.asked[operation, resource_type] = None
-        return not self.refused((operation, resource_type))
-
-    def authorize_any(self, principal: object, host: str, operation: str, resource_type: str) -> bool:
-        self.asked[operation, f"any {resource_type}"] = None
-        return not self.refused((operation, f"any {resource_type}"))
+    @property
+    def rights(self) -> list[Right]:
+        """The rights that were asked for since rights were last refused."""
+        return list(dict.fromkeys((operation, resource_type) for operation, resource_type, _ in self.asked))
 
     @contextmanager
     def refusing(self, refused: Callable[[Right], bool]) -> Iterator[None]:
         """Refuse these rights while the block lasts."""
-        before, self.refused, self.asked = self.refused, refused, {}
+        before = self.allows
+        self.allows = lambda operation, resource_type, _: not refused((operation, resource_type))
+        self.asked.clear()
         self.generation += 1
         try:
             yield
         finally:
-            self.refused = before
+            self.allows = before
             self.generation += 1
 
 
-SWITCH = Switch()
+SWITCH = Switch(lambda *_: True)
 """The broker makes the plug-in itself, so a test finds the authorizer here."""
 
 

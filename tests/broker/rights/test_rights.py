@@ -86,10 +86,10 @@ def rows(node: Node, case: Case) -> list[str]:
     either of several."""
     with SWITCH.refusing(lambda _: False):
         granted = node.says(case)
-        rights = list(SWITCH.asked)
+        rights = SWITCH.rights
     with SWITCH.refusing(lambda _: True):
         node.says(case)
-        rights += [right for right in SWITCH.asked if right not in rights]
+        rights += [right for right in SWITCH.rights if right not in rights]
     told = [row(node, case, right, granted) for right in rights]
     with SWITCH.refusing(lambda _: True):
         nothing = node.says(case)

@@ -336,18 +336,8 @@ def test_every_handler_asks_the_authorizer() -> None:
 def test_the_principal_of_a_live_connection_may_change(by: str) -> None:
     """Its requests that wait have the new one too, other connections keep theirs (KIP-368)."""
     alice = Principal("alice")
-    asked_for: list[str] = []
-
-    class Note:
-        generation = 0
-
-        def authorize(self, principal: Principal, host: str, *asked: str, quiet: bool = False) -> bool:
-            asked_for.append(str(principal))
-            return True
-
-        authorize_any = authorize
-
-    broker = BrokerHarness(authorizer=Note())
+    permissions = Permissions(lambda *_: True)
+    broker = BrokerHarness(authorizer=permissions)
     seen: list[RequestContext] = []
 
     def handle(request: HeartbeatRequest, context: RequestContext) -> Completion[HeartbeatResponse]:
@@ -366,5 +356,6 @@ def test_the_principal_of_a_live_connection_may_change(by: str) -> None:
     broker.send(HeartbeatRequest(), 4)
     assert [str(context.principal) for context in seen] == ["User:alice", "User:ANONYMOUS", "User:alice"]
     assert all(context.authorize("Read", "Group", "g") for context in seen)
+    asked_for = [principal for principal, _ in permissions.asked_for]
     assert asked_for == ["User:alice", "User:ANONYMOUS"], "an allowed verdict is remembered for a connection"
     assert ApiVersionsResponse().error_code == 0
