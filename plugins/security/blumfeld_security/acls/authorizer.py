@@ -45,18 +45,18 @@ class AclAuthorizer:
         quiet: bool = False,
     ) -> bool:
         """As ``Authorizer.authorize``."""
-        who = f"{principal.type}:{principal.name}"
+        user = str(principal)
         if self._acls is None:
-            allowed = who in self._rules.super_users
+            allowed = user in self._rules.super_users
         else:
-            allowed = self._rules.authorize(self._acls, who, host, operation, resource_type, name)
+            allowed = self._rules.authorize(self._acls, user, host, operation, resource_type, name)
         if not quiet:
-            self._trail.verdict(allowed, who, host, operation, resource_type, name)
+            self._trail.verdict(allowed, user, host, operation, resource_type, name)
         return allowed
 
     def authorize_any(self, principal: Principal, host: str, operation: str, resource_type: str) -> bool:
         """As ``Authorizer.authorize_any``. Its refusal is no event: the caller has asked for another right, too."""
-        who = f"{principal.type}:{principal.name}"
+        user = str(principal)
         if self._acls is None:
-            return who in self._rules.super_users
-        return self._rules.authorize_by_type(self._acls, who, host, operation, resource_type)
+            return user in self._rules.super_users
+        return self._rules.authorize_by_type(self._acls, user, host, operation, resource_type)

@@ -19,8 +19,8 @@ _APIS = (29, 30, 31)
 def acl_authorizer(composition: Composition, trail: Trail) -> AclAuthorizer | None:
     """Returns the authorizer, or ``None`` if the manifest wants none.
 
-    :raises CompositionRefused: the manifest names another class, a super user that is no principal, or what only an
-        authorizer would read
+    :raises CompositionRefused: the manifest names another class, a super user that is no principal, or options that
+        only an authorizer reads
     """
     acls = composition.options.acls
     for nth, user in enumerate(acls.super_users):

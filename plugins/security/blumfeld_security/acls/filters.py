@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import msgspec
 
+from blumfeld.wire.acl_operations import OPERATIONS
 from blumfeld.wire.errors import BrokerError, ErrorCode
 from blumfeld_security.acls.rules import (
     ALLOW,
@@ -14,6 +15,7 @@ from blumfeld_security.acls.rules import (
     LITERAL,
     MATCH,
     PREFIXED,
+    RESOURCE_TYPES,
     UNKNOWN,
     WILDCARD,
     Acl,
@@ -21,15 +23,15 @@ from blumfeld_security.acls.rules import (
     id_of,
 )
 
-CLUSTER = 4
+CLUSTER = RESOURCE_TYPES["Cluster"]
 CLUSTER_NAME = "kafka-cluster"
-_KINDS_MAX = 7
-_OPERATIONS_MAX = 15
+_RESOURCE_TYPE_MAX = max(RESOURCE_TYPES.values())
+_OPERATION_MAX = max(OPERATIONS.values())
 _NAMES = {UNKNOWN: "UNKNOWN", ANY: "ANY", MATCH: "MATCH"}
 
 
 class AclFilter(msgspec.Struct, frozen=True):
-    """What an ACL must be: each field has a value, or ANY, or is ``None`` for a name that doesn't matter."""
+    """Conditions on an ACL. A number may be ANY, and a name ``None``: then that field may have any value."""
 
     resource_type: int
     resource_name: str | None
@@ -45,9 +47,11 @@ class AclFilter(msgspec.Struct, frozen=True):
 
         :raises BrokerError: INVALID_REQUEST
         """
-        if not (UNKNOWN < self.resource_type <= _KINDS_MAX and UNKNOWN < self.pattern_type <= PREFIXED):
+        if not (
+            UNKNOWN < self.resource_type <= _RESOURCE_TYPE_MAX and UNKNOWN < self.pattern_type <= PREFIXED
+        ):
             raise BrokerError(ErrorCode.INVALID_REQUEST, "Unknown patternFilter.")
-        if not (UNKNOWN < self.operation <= _OPERATIONS_MAX and UNKNOWN < self.permission_type <= ALLOW):
+        if not (UNKNOWN < self.operation <= _OPERATION_MAX and UNKNOWN < self.permission_type <= ALLOW):
             raise BrokerError(ErrorCode.INVALID_REQUEST, "Unknown entryFilter.")
 
     def exact(self) -> Acl | None:
@@ -90,7 +94,7 @@ class AclFilter(msgspec.Struct, frozen=True):
         return acl.resource_name == WILDCARD
 
     def found(self, acls: Acls) -> Iterator[list[tuple[bytes, Acl]]]:
-        """Yields the ACLs that the filter takes, in parts: each is the work of a fraction of a millisecond."""
+        """Yields the ACLs that the filter takes, in parts. Each part takes a fraction of a millisecond."""
         exact = self.exact()
         if exact is not None:
             yield [(acl_id, exact) for acl_id in acls.ids_of(exact)]
@@ -108,11 +112,11 @@ def check_new(acl: Acl) -> None:
         raise _invalid(f"The only valid name for the CLUSTER resource is {CLUSTER_NAME}")
     if not acl.resource_name:
         raise _invalid("Invalid empty resource name")
-    if not ANY < acl.resource_type <= _KINDS_MAX:
+    if not ANY < acl.resource_type <= _RESOURCE_TYPE_MAX:
         raise _invalid(f"Invalid resourceType {_name(acl.resource_type)}")
     if acl.pattern_type not in (LITERAL, PREFIXED):
         raise _invalid(f"Invalid patternType {_name(acl.pattern_type)}")
-    if not ANY < acl.operation <= _OPERATIONS_MAX:
+    if not ANY < acl.operation <= _OPERATION_MAX:
         raise _invalid(f"Invalid operation {_name(acl.operation)}")
     if acl.permission_type not in (DENY, ALLOW):
         raise _invalid(f"Invalid permissionType {_name(acl.permission_type)}")

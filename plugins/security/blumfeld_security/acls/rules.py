@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from ipaddress import AddressValueError, IPv6Address
-from typing import TypeVar
 
 import msgspec
 
@@ -86,7 +85,7 @@ class PatternRules(msgspec.Struct, frozen=True, gc=False):
 
 
 def pattern_rules(entries: tuple[Entry, ...]) -> PatternRules:
-    """Returns the rules that the entries are."""
+    """Returns the entries with the masks that follow from them."""
     allowed = denied = 0
     for entry in entries:
         mask = _EVERY_OPERATION if entry.operation == ALL else 1 << max(entry.operation, UNKNOWN)
@@ -101,7 +100,6 @@ Pattern = tuple[int, str]
 """The type and the name of a pattern."""
 SubjectKey = tuple[int, str, str]
 """The type of resource, the principal and the host."""
-T = TypeVar("T")
 
 
 class Subject:
@@ -187,7 +185,7 @@ class Acls:
         resource_prefixes: dict[int, dict[int, int]] | None = None,
     ) -> None:
         self._by_id: PersistentMap[int, Acl] = PersistentMap() if by_id is None else by_id
-        """By the number that an id is: numbers have the same hash, and so the same order, in every process."""
+        """By the number of the id: a number has the same hash in every process, so all nodes have the same order."""
         self.subjects: PersistentMap[SubjectKey, Subject] = PersistentMap() if subjects is None else subjects
         self.resources: PersistentMap[tuple[int, int, str], int] = (
             PersistentMap() if resources is None else resources
@@ -204,7 +202,7 @@ class Acls:
         return self._by_id.get(_number(acl_id))
 
     def parts(self) -> Iterator[Iterable[tuple[int, Acl]]]:
-        """Yields all ACLs, some hundred at a time, with the numbers that their ids are (:func:`id_of`)."""
+        """Yields all ACLs, some hundred at a time, each with the number of its id (:func:`id_of`)."""
         for leaf in self._by_id.leaves():
             yield leaf.items()
 
@@ -349,7 +347,7 @@ def _number(acl_id: bytes) -> int:
 
 
 def id_of(number: int) -> bytes:
-    """Returns the id that the number is."""
+    """Returns the id with this number."""
     return number.to_bytes(16, "big")
 
 

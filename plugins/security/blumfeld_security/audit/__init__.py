@@ -1,1 +1,1 @@
-"""Verdicts for people."""
+"""The audit: verdicts in the log, and counts of them."""

@@ -1,9 +1,10 @@
-"""Verdicts for people: one line each, with who, from where, what and on what. It names no secret and no content.
+"""The audit: a line of the log for a verdict. It names the principal, its address, the operation and the resource, and
+never a secret or a record.
 
-``denied`` writes refusals, ``sampled`` also every hundredth allowed verdict, ``all`` every verdict. A connection that
-was allowed something isn't asked about it again until the rights change, so an allowed verdict is one for the
-connection, not for each request. Refusals come in floods: of equal ones an interval has two lines, and the second says
-how many there were (:class:`~blumfeld.spi.repeated_events.RepeatedEvents`).
+``denied`` writes refusals, ``sampled`` also every hundredth allowed verdict, ``all`` every verdict. A connection
+remembers what it was allowed until the rights change, so it has one allowed verdict for many requests. Refusals come in
+floods. Equal ones have two lines an interval, and the second line has their number
+(:class:`~blumfeld.spi.repeated_events.RepeatedEvents`).
 """
 
 from __future__ import annotations
@@ -17,9 +18,9 @@ from blumfeld.spi.repeated_events import RepeatedEvents
 from blumfeld.spi.runtime import Runtime
 
 SAMPLE = 100
-"""Of so many allowed verdicts one is written, if they are sampled."""
+"""``sampled`` writes one in so many allowed verdicts."""
 NAME_CHARACTERS_MAX = 256
-"""What is shown of a name: a client may send any, and a group's may have 32,767 characters."""
+"""Characters of a name that a line shows. A client chooses the name: a group's may have 32,767."""
 
 
 class AuditOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -36,7 +37,7 @@ class Trail:
         self._events = events
         self._denials = RepeatedEvents(runtime)
         self._writes_denials = options.verdicts != "none"
-        self._of_allowed = {"all": 1, "sampled": SAMPLE}.get(options.verdicts, 0)
+        self._every_nth_allowed = {"all": 1, "sampled": SAMPLE}.get(options.verdicts, 0)
         self.allowed = 0
         self.denied = 0
 
@@ -46,7 +47,7 @@ class Trail:
         """Count a verdict, and write it if its kind is to be written."""
         if allowed:
             self.allowed += 1
-            if self._of_allowed and not self.allowed % self._of_allowed:
+            if self._every_nth_allowed and not self.allowed % self._every_nth_allowed:
                 self._events.info("allowed", **_values(principal, host, operation, resource_type, name))
             return
         self.denied += 1
@@ -59,7 +60,7 @@ class Trail:
             )
 
     def metrics(self) -> tuple[Metric, ...]:
-        """The counts of verdicts, those that aren't written, too."""
+        """Counts of all verdicts, whether or not they have a line."""
         return (
             Metric(
                 name="blumfeld_authorizer_verdicts_total",

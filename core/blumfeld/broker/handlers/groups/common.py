@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from msgspec.structs import replace
 
-from blumfeld.coordinator.groups.answers import code_of, merged, refused
+from blumfeld.coordinator.groups.answers import merged, refused
 from blumfeld.coordinator.runtime.coordinator import Coordinator
 from blumfeld.log.producers.state import ProducerState
 from blumfeld.spi.cluster import ClusterImage, TopicImage
@@ -69,7 +69,7 @@ def by_rights(
 ) -> Completion[Any]:
     """Have ``serve`` answer a request with those of its topics that may be read. The answer has all topics, in the
     order asked: the others have TOPIC_AUTHORIZATION_FAILED by ``refused_topic``, whatever becomes of the rest, so that
-    it tells nothing of them. If there is no rest, nobody is asked.
+    it tells nothing of them. If no topic may be read, ``serve`` isn't called.
 
     :param failed: makes the answer to a request that ``serve`` refused as a whole
     """
@@ -83,18 +83,19 @@ def by_rights(
     except BrokerError as error:
         served = refused(error.code)
 
-    def merge(done: list[Completion[Any]]) -> Message:
+    def merge(done: list[Completion[Any]]) -> Any:
         error = done[0].error
-        failure = isinstance(error, BrokerError)
-        response: Any = failed(rest, int(code_of(error)), None) if failure and error else done[0].result()
+        if isinstance(error, BrokerError):
+            response: Any = failed(rest, int(error.code), None)
+        else:
+            response = done[0].result()
         if not getattr(response, "error_code", 0):
             answers = iter(response.topics)
             response.topics = [
                 next(answers) if may else refused_topic(topic, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
                 for topic, may in zip(request.topics, allowed, strict=True)
             ]
-        whole: Message = response
-        return whole
+        return response
 
     return merged([served], merge)
 
