@@ -53,7 +53,7 @@ EDGE_MODULES = {
     "core/blumfeld/kernel/supervising/supervisor.py": "starts processes, and never beside a node",
     "core/blumfeld/kernel/runtime/worker_process.py": "starts it, and waits for it in a thread",
     "plugins/consensus_zk_compat/blumfeld_consensus_zk_compat/zookeeper/kazoo_handler.py": "kazoo and its thread",
-    "plugins/security/blumfeld_security/tls/material.py": "reads keys, with the modes of their files",
+    "plugins/security/blumfeld_security/tls/material.py": "hands OpenSSL keys in memory, and counts processors",
     "plugins/security/blumfeld_security/commands.py": "the edge of a command: no node runs",
     "plugins/storage_tiered/blumfeld_storage_tiered/commands/opened.py": "the edge of a command: no node runs",
     "plugins/storage_tiered/blumfeld_storage_tiered/stores/aws_credentials.py": "tells obstore when keys are old",

@@ -11,21 +11,30 @@ class BadSecretFile(Exception):  # noqa: N818 - the noun says what it is
     """The file can't be used. The text names the file and says what to do, and never repeats its content."""
 
 
-def read_secret_file(files: Files, path: str) -> str:
-    """Returns the text of a file.
+def check_mode(files: Files, path: str) -> None:
+    """Refuse a file that every user of the machine may read or change.
 
-    :raises BadSecretFile: it is missing or unreadable, every user of the machine may read or change it, or it isn't
-        UTF-8
+    :raises BadSecretFile: they may, or there is no such file
     """
     try:
-        mode, data = files.mode(path), files.read_bytes(path)
+        mode = files.mode(path)
     except OSError as error:
         raise BadSecretFile(f"{path}: {error.strerror}") from None
     if mode & OTHERS:
         raise BadSecretFile(
-            f"{path}: every user of this machine may read or change it (mode {mode:03o}); do: chmod 600 {path}"
+            f"{path}: every user of this machine may read or change it (mode {mode:03o}); do: chmod o= {path}"
         )
+
+
+def read_secret_file(files: Files, path: str) -> str:
+    """Returns the text of a file.
+
+    :raises BadSecretFile: as :func:`check_mode`; it is unreadable, or isn't UTF-8
+    """
+    check_mode(files, path)
     try:
-        return data.decode()
+        return files.read_bytes(path).decode()
+    except OSError as error:
+        raise BadSecretFile(f"{path}: {error.strerror}") from None
     except UnicodeDecodeError:
         raise BadSecretFile(f"{path}: not UTF-8") from None

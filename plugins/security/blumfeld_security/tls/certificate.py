@@ -40,7 +40,7 @@ class MalformedError(ValueError):
 
 
 class Certificate(msgspec.Struct, frozen=True):
-    """What is read of one certificate."""
+    """The fields of one certificate."""
 
     subject: str
     """The distinguished name in Java's form of RFC 2253: ``CN=a,OU=b``. It may be empty."""

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
 
+from blumfeld.spi.runtime import Files
 from blumfeld_security.tls.certificate import Certificate
 from blumfeld_security.tls.material import Identity, identity, revoked, trusted, with_path
 from blumfeld_security.tls.options import TlsOptions
@@ -30,14 +31,14 @@ class Made(msgspec.Struct, frozen=True):
     """``None`` for a context of connections to other nodes that shows none."""
 
 
-def server_context(settings: TlsSettings, options: TlsOptions = NO_OPTIONS) -> Made:
+def server_context(files: Files, settings: TlsSettings, options: TlsOptions = NO_OPTIONS) -> Made:
     """Returns the context for clients of a listener.
 
     :raises TlsConfigError: a file or a value can't be used
     """
-    made = _showing(settings.keystore, settings, options)
+    made = _showing(files, settings.keystore, settings, options)
     named = {
-        name.lower(): _showing(Store(SERVER_NAMES, location=path), settings, options).context
+        name.lower(): _showing(files, Store(SERVER_NAMES, location=path), settings, options).context
         for name, path in options.server_names.items()
     }
     if named:
@@ -45,15 +46,15 @@ def server_context(settings: TlsSettings, options: TlsOptions = NO_OPTIONS) -> M
     return made
 
 
-def _showing(store: Store, settings: TlsSettings, options: TlsOptions) -> Made:
+def _showing(files: Files, store: Store, settings: TlsSettings, options: TlsOptions) -> Made:
     """Returns a context that shows this certificate. Each verifies clients by itself: OpenSSL takes the trusted
     certificates from the context that was chosen."""
     context = _context(ssl.PROTOCOL_TLS_SERVER, settings)
-    own = identity(store)
+    own = identity(files, store)
     _show(context, own, store)
     context.verify_mode = VERIFY[settings.client_auth]
     if settings.client_auth != "none":
-        _trust(context, settings.truststore, options.revocation_lists)
+        _trust(files, context, settings.truststore, options.revocation_lists)
     return Made(context, own.certificate)
 
 
@@ -66,7 +67,7 @@ def _chooser(contexts: Mapping[str, ssl.SSLContext]) -> Choose:
     return choose
 
 
-def client_context(settings: TlsSettings, options: TlsOptions = NO_OPTIONS) -> Made:
+def client_context(files: Files, settings: TlsSettings, options: TlsOptions = NO_OPTIONS) -> Made:
     """Returns the context for connections to other nodes. Without a truststore the system's certificates are trusted,
     as Java's are in Kafka.
 
@@ -75,11 +76,11 @@ def client_context(settings: TlsSettings, options: TlsOptions = NO_OPTIONS) -> M
     context = _context(ssl.PROTOCOL_TLS_CLIENT, settings)
     context.check_hostname = settings.checks_host
     context.verify_mode = ssl.CERT_REQUIRED
-    own = identity(settings.keystore) if settings.keystore.is_set else None
+    own = identity(files, settings.keystore) if settings.keystore.is_set else None
     if own is not None:
         _show(context, own, settings.keystore)
     if settings.truststore.is_set:
-        _trust(context, settings.truststore, options.revocation_lists)
+        _trust(files, context, settings.truststore, options.revocation_lists)
     else:
         context.load_default_certs()
     return Made(context, None if own is None else own.certificate)
@@ -119,14 +120,14 @@ def _show(context: ssl.SSLContext, own: Identity, store: Store) -> None:
         raise TlsConfigError(key, found, "a key that ssl.key.password opens") from None
 
 
-def _trust(context: ssl.SSLContext, store: Store, revocation_lists: Sequence[str]) -> None:
+def _trust(files: Files, context: ssl.SSLContext, store: Store, revocation_lists: Sequence[str]) -> None:
     key = f"{store.key}.location" if store.location else f"{store.key}.certificates"
     try:
-        context.load_verify_locations(cadata=trusted(store).decode("ascii", "ignore"))
+        context.load_verify_locations(cadata=trusted(files, store).decode("ascii", "ignore"))
         # As in Java, each certificate of the truststore is an anchor, also one that another has signed.
         context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
         for path in revocation_lists:
-            with_path(revoked(path), context.load_verify_locations)
+            with_path(revoked(files, path), context.load_verify_locations)
             context.verify_flags |= ssl.VERIFY_CRL_CHECK_LEAF
     except ssl.SSLError as error:
         found = f"{store.location or 'the text'}: {_reason(error)}"

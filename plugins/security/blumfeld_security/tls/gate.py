@@ -13,7 +13,7 @@ from blumfeld_security.tls.layer import TlsLayer
 class TlsHandler:
     """Passes everything on to ``inner``.
 
-    :param broker: gets the principal of a client's certificate; ``None`` where SASL says who it is
+    :param broker: gets the principal of a client's certificate; ``None`` where SASL gives it
     """
 
     request: Callable[[Exchange, memoryview], None]

@@ -88,7 +88,7 @@ class Handshakes:
         self._runtime.call_later(0, callback)
 
     def begin(self, handshake: Handshaking) -> None:
-        """Take note of a new connection: the time of its handshake begins."""
+        """Begin the time of a new connection's handshake."""
         handshake.deadline_ms = self.now_ms() + self._time_ms_max
         self._open[handshake] = None
         if not self._looking:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import ssl
 from collections.abc import Callable
-from typing import Protocol
 
 from blumfeld.spi.context import Principal
 from blumfeld_security.tls.handshakes import Handshakes
@@ -24,19 +23,12 @@ EARLY_BYTES_MAX = 1 << 20
 """Plain bytes that wait for the end of the handshake: a dialled connection's first requests."""
 
 
-class Completed(Protocol):
-    """Told of a handshake that has completed."""
-
-    def __call__(self, layer: TlsLayer) -> None:
-        """Raises ``ConnectionError``: the connection may not go on."""
-        ...
-
-
 class TlsLayer:
     """TLS of one connection. See ``blumfeld.spi.transport.ByteLayer``.
 
     :param host: the other node's name, where this node is the client
-    :param completed: called on the loop when the handshake has completed, before the first plain bytes are handed on
+    :param completed: called on the loop when the handshake has completed, before the first plain bytes are handed on.
+        If it raises ``ConnectionError`` the connection ends
     :param failed: called on the loop with the reason when it fails
     """
 
@@ -73,7 +65,7 @@ class TlsLayer:
         handshakes: Handshakes,
         *,
         host: str | None = None,
-        completed: Completed | None = None,
+        completed: Callable[[TlsLayer], None] | None = None,
         failed: Callable[[TlsLayer, str], None] | None = None,
     ) -> None:
         self._context = context

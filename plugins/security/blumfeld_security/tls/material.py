@@ -1,18 +1,18 @@
 """Keys and certificates: read from files or from the configuration, and checked. Errors name a file and a reason.
 
-Files are read whole, so what is checked is what is used. A private key in PEM whose file others may read is refused, as
-``ssh`` does.
+A private key in PEM whose file other users may read is refused, as by ``ssh``.
 """
 
 from __future__ import annotations
 
 import os
 import re
-import stat
 from collections.abc import Callable, Sequence
 
 import msgspec
 
+from blumfeld.spi.runtime import Files
+from blumfeld_security.secret_files import BadSecretFile, check_mode
 from blumfeld_security.tls.certificate import Certificate, MalformedError, in_pem, parse
 from blumfeld_security.tls.settings import Store, TlsConfigError
 
@@ -36,21 +36,26 @@ class Identity(msgspec.Struct, frozen=True):
         return f"Identity({self.certificate.subject})"
 
 
-Mark = tuple[int, int, int] | None
+Mark = tuple[int, int] | None
 WORKERS_MAX = 4
 
 
-def marks_of(paths: Sequence[str]) -> tuple[Mark, ...]:
-    """Returns what changes with each file: number, size and time; ``None`` for one that is missing."""
-    return tuple(_mark(path) for path in paths)
+def marks_of(files: Files, paths: Sequence[str]) -> tuple[Mark, ...]:
+    """Returns the time of the last change and the size of each file; ``None`` for a file that is missing."""
+    return tuple(_mark(files, path) for path in paths)
 
 
-def _mark(path: str) -> Mark:
+def _mark(files: Files, path: str) -> Mark:
     try:
-        found = os.stat(path)
+        file = files.open(path, write=False)
     except OSError:
         return None
-    return found.st_ino, found.st_size, found.st_mtime_ns
+    try:
+        return files.modified_ms(path), file.size()
+    except OSError:
+        return None
+    finally:
+        file.close()
 
 
 def workers() -> int:
@@ -58,25 +63,27 @@ def workers() -> int:
     return max(1, min(WORKERS_MAX, (os.cpu_count() or 2) - 1))
 
 
-def read_file(store_key: str, path: str) -> tuple[bytes, int]:
-    """Returns the bytes of a file and its mode.
+def read_file(files: Files, store_key: str, path: str) -> bytes:
+    """Returns the bytes of a file.
 
     :raises TlsConfigError: it can't be read
     """
     try:
-        with open(path, "rb") as file:
-            mode = os.fstat(file.fileno()).st_mode
-            data = file.read(FILE_BYTES_MAX + 1)
+        file = files.open(path, write=False)
+        try:
+            data = file.pread(FILE_BYTES_MAX + 1, 0)
+        finally:
+            file.close()
     except OSError as error:
         raise TlsConfigError(store_key, f"{path}: {error.strerror}", "a file that can be read") from None
     if len(data) > FILE_BYTES_MAX:
         raise TlsConfigError(
             store_key, f"{path}, which has more than {FILE_BYTES_MAX >> 20} MiB", "a keystore"
         )
-    return data, mode
+    return data
 
 
-def identity(store: Store) -> Identity:
+def identity(files: Files, store: Store) -> Identity:
     """Returns the key and the certificates of a keystore.
 
     :raises TlsConfigError: the file can't be read, holds something else, or may be read by everybody
@@ -85,18 +92,17 @@ def identity(store: Store) -> Identity:
     if store.location is None:
         pem = f"{store.private_key}\n{store.certificates}\n".encode()
         return _identity_of_pem(pem, store, f"{store.key}.certificate.chain", "the text")
-    data, mode = read_file(where, store.location)
+    data = read_file(files, where, store.location)
     if store.kind == "PKCS12":
         return _identity_of_pkcs12(data, store, where)
     made = _identity_of_pem(data, store, where, store.location)
-    if mode & stat.S_IROTH and not _is_encrypted(data):
-        found = f"{store.location}, which everybody may read, with a private key that no password protects"
-        raise TlsConfigError(where, found, f"a file of the broker's user: chmod o-r {store.location}")
+    if b"ENCRYPTED" not in data:
+        try:
+            check_mode(files, store.location)
+        except BadSecretFile as error:
+            allowed = "a file of the broker's user, or a private key with a password"
+            raise TlsConfigError(where, str(error), allowed) from None
     return made
-
-
-def _is_encrypted(pem: bytes) -> bool:
-    return b"ENCRYPTED" in pem
 
 
 def _identity_of_pem(pem: bytes, store: Store, key: str, where: str) -> Identity:
@@ -158,7 +164,7 @@ def _identity_of_pkcs12(data: bytes, store: Store, key: str) -> Identity:
     return Identity(pem, None, _first(pem, key, str(store.location)))
 
 
-def trusted(store: Store) -> bytes:
+def trusted(files: Files, store: Store) -> bytes:
     """Returns the trusted certificates of a truststore, in PEM.
 
     :raises TlsConfigError: the file can't be read, or holds no certificate
@@ -167,20 +173,20 @@ def trusted(store: Store) -> bytes:
         pem, key, where = (store.certificates or "").encode(), f"{store.key}.certificates", "the text"
     else:
         key, where = f"{store.key}.location", store.location
-        pem = read_file(key, where)[0]
+        pem = read_file(files, key, where)
         if store.kind == "PKCS12":
             pem = b"".join(_pkcs12(pem, store, key)[1])
     _first(pem, key, where)
     return pem
 
 
-def revoked(path: str) -> bytes:
+def revoked(files: Files, path: str) -> bytes:
     """Returns the lists of revoked certificates in a file, in PEM.
 
     :raises TlsConfigError: there is none
     """
     key = "security.options.tls.revocation_lists"
-    pem, _ = read_file(key, path)
+    pem = read_file(files, key, path)
     if CRL not in pem:
         raise TlsConfigError(key, f"{path}, in which there is no list", "PEM: -----BEGIN X509 CRL-----")
     return pem

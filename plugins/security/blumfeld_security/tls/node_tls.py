@@ -9,7 +9,7 @@ from blumfeld.config.values import BrokerConfig
 from blumfeld.spi.context import Principal
 from blumfeld.spi.hooks import CompositionRefused, EventLog, Metric
 from blumfeld.spi.repeated_events import RepeatedEvents
-from blumfeld.spi.runtime import Runtime, Timer
+from blumfeld.spi.runtime import Files, Runtime, Timer
 from blumfeld.spi.security import BrokerConnectionHandler
 from blumfeld.spi.transport import ByteLayer, ConnectionHandler, Listener
 from blumfeld_security.tls.certificate import Certificate, MalformedError, parse
@@ -31,20 +31,21 @@ SOON_S = 14 * 86_400
 PROTOCOL_MAP = "listener.security.protocol.map"
 
 
-class _Kept:
-    """Something made of settings and files, and what the files looked like then."""
+Make = Callable[[Files, TlsSettings, TlsOptions], Made]
 
-    def __init__(
-        self, settings: TlsSettings, make: Callable[[TlsSettings, TlsOptions], Made], options: TlsOptions
-    ) -> None:
+
+class _Kept:
+    """A context, the settings that it was made of, and the marks that its files had then."""
+
+    def __init__(self, files: Files, settings: TlsSettings, make: Make, options: TlsOptions) -> None:
         self.settings = self.wanted = settings
-        """What it is made of, and what it is to be made of: they differ while a change is under way."""
+        """The settings of the present context, and of the next one: they differ while a change is under way."""
         self.is_renewed = self.is_stale = False
         """Whether a renewal is under way, and whether another one was asked for meanwhile."""
         self.make = make
         self.options = options
-        self.marks = marks_of(self.paths(settings))
-        self.made = make(settings, options)
+        self.marks = marks_of(files, self.paths(settings))
+        self.made = make(files, settings, options)
 
     def paths(self, settings: TlsSettings) -> list[str]:
         """Returns the files that it is made of."""
@@ -110,11 +111,9 @@ class NodeTls:
         with_sasl = TLS_PROTOCOLS[self.protocol(name)]
         return settings_of(config, name, with_sasl=with_sasl, dials=dials)
 
-    def _kept(
-        self, config: BrokerConfig, name: str, make: Callable[[TlsSettings, TlsOptions], Made]
-    ) -> _Kept:
-        dials = make is client_context
-        return _Kept(self._settings(config, name, dials=dials), make, self._options)
+    def _kept(self, config: BrokerConfig, name: str, make: Make) -> _Kept:
+        settings = self._settings(config, name, dials=make is client_context)
+        return _Kept(self._runtime.files, settings, make, self._options)
 
     def _peer_listeners(self) -> list[str]:
         """Returns the names of the listeners at which this node dials others."""
@@ -200,7 +199,7 @@ class NodeTls:
 
     async def _look(self) -> None:
         for name, kept in (*self._served.items(), *self._dialled.items()):
-            marks = await self._runtime.offload(marks_of, kept.paths(kept.settings))
+            marks = await self._runtime.offload(marks_of, self._runtime.files, kept.paths(kept.settings))
             if marks != kept.marks:
                 await self._renew(name, kept)
         self._look_later()
@@ -220,10 +219,10 @@ class NodeTls:
 
     async def _make_anew(self, name: str, kept: _Kept, settings: TlsSettings) -> None:
         """Make it anew. What can't be made leaves the present one, with a line in the log."""
-        marks = await self._runtime.offload(marks_of, kept.paths(settings))
+        marks = await self._runtime.offload(marks_of, self._runtime.files, kept.paths(settings))
         kept.marks = marks  # a fault is told once for each state of the files
         try:
-            made = await self._runtime.offload(kept.make, settings, kept.options)
+            made = await self._runtime.offload(kept.make, self._runtime.files, settings, kept.options)
             old, new = kept.made.certificate, made.certificate
             if name in self._served and old is not None and new is not None:
                 _check_same_names(old, new, settings)

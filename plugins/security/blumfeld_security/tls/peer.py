@@ -1,4 +1,4 @@
-"""This node's log-in at other nodes by TLS alone: its certificate says who it is."""
+"""This node's login at other nodes by TLS alone: by its certificate."""
 
 from __future__ import annotations
 

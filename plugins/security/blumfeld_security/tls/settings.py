@@ -59,7 +59,7 @@ class Store(msgspec.Struct, frozen=True, repr_omit_defaults=True):
 
 
 class TlsSettings(msgspec.Struct, frozen=True):
-    """What a listener's TLS is made of."""
+    """The settings of a listener's TLS."""
 
     listener: str
     keystore: Store

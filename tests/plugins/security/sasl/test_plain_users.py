@@ -202,7 +202,7 @@ def test_a_file_that_others_may_read_is_refused(tmp_path: Path) -> None:
     assert set(read_users(RealFiles(), str(file))) == {"alice"}
     for mode in (stat.S_IROTH, stat.S_IWOTH):
         file.chmod(0o600 | mode)
-        with pytest.raises(BadSecretFile, match=f"do: chmod 600 {file}"):
+        with pytest.raises(BadSecretFile, match=f"do: chmod o= {file}"):
             read_users(RealFiles(), str(file))
     with pytest.raises(BadSecretFile, match="No such file"):
         read_users(RealFiles(), str(tmp_path / "absent"))

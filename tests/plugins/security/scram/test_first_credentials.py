@@ -59,7 +59,7 @@ def test_a_password_comes_from_a_file(tmp_path: Path) -> None:
         SHA_256, "alice", "pencil", secret(26), 4096
     )
     file.chmod(0o644)
-    with pytest.raises(ValueError, match="do: chmod 600"):
+    with pytest.raises(ValueError, match="do: chmod o="):
         read(f"SCRAM-SHA-256=[name=alice,password-file={file}]")
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from blumfeld.config.values import BrokerConfig
+from blumfeld.kernel.runtime.real_files import RealFiles
 from blumfeld_security.tls.contexts import Made, client_context, server_context
 from blumfeld_security.tls.options import TlsOptions
 from blumfeld_security.tls.settings import TlsConfigError, settings_of
@@ -20,7 +21,7 @@ PASSWORD = "SESAME"
 def made(given: dict[str, str], *, dials: bool = False) -> Made:
     """The context of the listener SSL."""
     settings = settings_of(BrokerConfig(given), "SSL", with_sasl=False, dials=dials)
-    return (client_context if dials else server_context)(settings)
+    return (client_context if dials else server_context)(RealFiles(), settings)
 
 
 def pem(path: str, **more: str) -> dict[str, str]:
@@ -59,9 +60,10 @@ def test_a_key_comes_from_the_configuration_itself() -> None:
 
 def test_a_private_key_that_everybody_may_read_is_refused(tmp_path: Path) -> None:
     path = private(tmp_path / "a.pem", SERVER.pem())
-    (tmp_path / "a.pem").chmod(0o644)
-    with pytest.raises(TlsConfigError, match=r"everybody may read.*chmod o-r"):
-        made(pem(path))
+    for mode in (0o644, 0o602):
+        (tmp_path / "a.pem").chmod(mode)
+        with pytest.raises(TlsConfigError, match=r"may read or change it.*chmod o="):
+            made(pem(path))
     (tmp_path / "a.pem").chmod(0o640)
     made(pem(path))
     locked = private(tmp_path / "b.pem", SERVER.pem(PASSWORD))
@@ -180,9 +182,11 @@ def test_a_revoked_certificate_is_known_from_a_list(tmp_path: Path) -> None:
     }
     settings = settings_of(BrokerConfig(given), "SSL", with_sasl=False)
     lists = (private(tmp_path / "crl", AUTHORITY.revocation_list(CLIENT)),)
-    assert server_context(settings, TlsOptions(revocation_lists=lists)).context.cert_store_stats()["crl"] == 1
+    served = server_context(RealFiles(), settings, TlsOptions(revocation_lists=lists)).context
+    assert served.cert_store_stats()["crl"] == 1
+    no_list = TlsOptions(revocation_lists=(private(tmp_path / "no", AUTHORITY.pem),))
     with pytest.raises(TlsConfigError, match="no list"):
-        server_context(settings, TlsOptions(revocation_lists=(private(tmp_path / "no", AUTHORITY.pem),)))
+        server_context(RealFiles(), settings, no_list)
 
 
 def test_without_a_truststore_the_systems_certificates_are_trusted() -> None:

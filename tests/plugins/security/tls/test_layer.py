@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from blumfeld.config.values import BrokerConfig
+from blumfeld.kernel.runtime.real_files import RealFiles
 from blumfeld.spi.context import Principal
 from blumfeld_kit.fakes.runtime import FakeRuntime
 from blumfeld_security.tls import layer as layer_module
@@ -41,7 +42,7 @@ def config(**more: str) -> BrokerConfig:
 
 def context(options: TlsOptions = NO_OPTIONS, **more: str) -> ssl.SSLContext:
     """The context of a listener with these keys."""
-    return server_context(settings_of(config(**more), "SSL", with_sasl=False), options).context
+    return server_context(RealFiles(), settings_of(config(**more), "SSL", with_sasl=False), options).context
 
 
 @pytest.fixture
@@ -270,7 +271,7 @@ def nodes(runtime: FakeRuntime, host: str, **more: str) -> tuple[End, End]:
     """A node that dials another one."""
     settings = settings_of(config(**more), "SSL", with_sasl=False, dials=True)
     handshakes = Handshakes(runtime)
-    dialling = End(runtime, TlsLayer(peer_context(settings).context, handshakes, host=host))
+    dialling = End(runtime, TlsLayer(peer_context(RealFiles(), settings).context, handshakes, host=host))
     return dialling, server(runtime, context(ssl_client_auth="required"))
 
 

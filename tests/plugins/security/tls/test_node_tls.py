@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from blumfeld.config.values import BrokerConfig
+from blumfeld.kernel.runtime.real_files import RealFiles
 from blumfeld.spi.context import Principal
 from blumfeld.spi.hooks import CompositionRefused
 from blumfeld.spi.transport import Listener
@@ -44,10 +47,11 @@ class Node:
     """A node's TLS with one listener, its files and its log."""
 
     def __init__(self, folder: Path, *, leaf: Leaf = SERVER, **more: str) -> None:
-        self.runtime = FakeRuntime()
+        self.runtime = FakeRuntime(files=RealFiles())
         self.log = Log()
         self.folder = folder
         self.keystore = folder / "node.pem"
+        self.replaced = 0
         private(self.keystore, leaf.pem())
         self.given = {
             "ssl.keystore.type": "PEM",
@@ -81,6 +85,9 @@ class Node:
     def replace(self, leaf: Leaf) -> None:
         """Put another keystore in the place of the present one, as a tool does."""
         private(self.folder / "new", leaf.pem())
+        self.replaced += 1
+        later_s = time.time() + self.replaced  # two changes within a tick of the clock have one time
+        os.utime(self.folder / "new", (later_s, later_s))
         (self.folder / "new").rename(self.keystore)
 
 

@@ -160,7 +160,7 @@ def test_half_a_handshake_is_closed_in_time_and_harms_nobody(served: Served) -> 
 def test_a_node_dials_over_tls(served: Served) -> None:
     net = served.net
     settings = settings_of(config(), "SSL", with_sasl=False, dials=True)
-    dialling = peer_context(settings).context
+    dialling = peer_context(net.runtime.files, settings).context
     receiver = Receiver()
 
     def layer() -> TlsLayer:
