@@ -22,6 +22,7 @@ from blumfeld_consensus_zk_compat.counts import Counts
 from blumfeld_consensus_zk_compat.counts import metrics as zookeeper_metrics
 from blumfeld_storage_tiered.tasks.gauges import gauges
 
+MEASURED = {"metrics": {"bind": "127.0.0.1:0"}}
 INTRODUCTION = """\
 # Metrics
 
@@ -49,6 +50,15 @@ ZOOKEEPER = """
 ## With a ZooKeeper
 
 What `consensus_zk_compat` adds ([operations.md](operations.md#with-a-zookeeper)).
+
+| metric | kind | labels | meaning |
+|---|---|---|---|
+"""
+
+SECURED = """
+## With security and quotas
+
+What the plug-ins `security` ([security.md](security.md)) and `quotas` ([quotas.md](quotas.md)) add.
 
 | metric | kind | labels | meaning |
 |---|---|---|---|
@@ -213,6 +223,8 @@ def page() -> list[str]:
         *sorted(_told_rows(gauges(SimpleNamespace(cache=None)))),  # type: ignore[arg-type]  # nothing is read
         ZOOKEEPER.rstrip(),
         *sorted(_told_rows(zookeeper_metrics(Counts()))),
+        SECURED.rstrip(),
+        *sorted(_told_rows(_secured())),
         LAG.rstrip(),
         *sorted(_rows(lag_scraped(), WITHOUT_SAMPLES)),
         KAFKA.rstrip(),
@@ -222,8 +234,7 @@ def page() -> list[str]:
 
 @cache
 def _answers() -> tuple[str, str, dict[str, tuple[str, ...]]]:
-    manifest = {"metrics": {"bind": "127.0.0.1:0"}}
-    with EmbeddedBroker(storage="storage_local", manifest=manifest) as broker:
+    with EmbeddedBroker(storage="storage_local", manifest=MEASURED) as broker:
         with WireClient(broker.host, broker.port) as client:
             client.create_topic("letters", 1)
             client.wait_for_leaders("letters")
@@ -240,6 +251,13 @@ def measured() -> tuple[str, dict[str, tuple[str, ...]]]:
     """The text that a broker with one topic gives to a scraper, and labels by metric as far as its parts name them."""
     text, _, labels = _answers()
     return text, labels
+
+
+def _secured() -> list[Metric]:
+    """The metrics that a broker has more with both plug-ins."""
+    plugins = {name: {"plugin": name} for name in ("security", "quotas")}
+    with EmbeddedBroker(manifest={**MEASURED, **plugins}) as broker:
+        return [metric for metric in broker.node.metrics.values() if metric.name not in _answers()[2]]
 
 
 def lag_scraped() -> str:
