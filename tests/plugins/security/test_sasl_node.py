@@ -351,7 +351,8 @@ def log_in_by_token(connection: BlockingConnection, token_id: str, secret: bytes
     connection.ask(SaslHandshakeRequest(mechanism="SCRAM-SHA-256"), SaslHandshakeResponse, 1)
     password = base64.b64encode(secret).decode()
     challenge = bytes(step(connection, client.first()).auth_bytes)
-    final = client.final(challenge, lambda c: SHA_256.salted_password(password, c.salt, c.iterations))
+    read = client.read(challenge)
+    final = client.proof(read, SHA_256.salted_password(password, read.salt, read.iterations))
     return step(connection, final)
 
 

@@ -10,7 +10,6 @@ import binascii
 import hashlib
 import hmac
 import re
-from collections.abc import Callable
 from typing import NamedTuple
 
 import msgspec
@@ -19,6 +18,7 @@ from blumfeld_security.exchanges.refusals import LoginRefused, Malformed
 
 ITERATIONS_MIN, ITERATIONS_MAX = 4_096, 16_384
 """The iterations that a credential may have (Kafka's ``ScramMechanism``)."""
+NONCE_BYTES = 24
 TOKEN_AUTH = "tokenauth"
 """The extension by which a client logs in with a delegation token (KIP-48)."""
 _ATTRIBUTES_MAX = 32
@@ -73,6 +73,11 @@ def credential_of(mechanism: ScramMechanism, salted: bytes, salt: bytes, iterati
     """Returns the credential of a salted password."""
     stored_key = mechanism.hash(mechanism.hmac(salted, b"Client Key"))
     return Credential(salt, stored_key, mechanism.hmac(salted, b"Server Key"), iterations)
+
+
+def nonce_of(secret: bytes) -> str:
+    """Returns the nonce of :data:`NONCE_BYTES` that nobody can guess."""
+    return base64.b64encode(secret).decode()
 
 
 def quoted(name: str) -> str:
@@ -240,7 +245,7 @@ class ScramServer:
 
 
 class ScramClient:
-    """The client's side of one exchange: :meth:`first`, :meth:`final`, :meth:`verify`, in this order."""
+    """The client's side of one exchange: :meth:`first`, :meth:`read`, :meth:`proof`, :meth:`verify`, in this order."""
 
     def __init__(
         self, mechanism: ScramMechanism, user: str, nonce: str, extensions: dict[str, str] | None = None
@@ -255,24 +260,18 @@ class ScramClient:
         """Returns the first message."""
         return f"n,,{self._bare}".encode()
 
-    def final(self, challenge: bytes, salted_password: Callable[[Challenge], bytes]) -> bytes:
-        """Returns the final message.
-
-        :param salted_password: as ``ScramMechanism.salted_password`` with the challenge's salt and iterations
-        :raises Malformed: the challenge is none
-        """
-        read = read_challenge(challenge, self._nonce)
-        return self.proof(read, salted_password(read))
-
     def read(self, challenge: bytes) -> Challenge:
-        """Returns the server's challenge, for a caller that salts the password elsewhere.
+        """Returns the server's challenge.
 
         :raises Malformed: the challenge is none
         """
         return read_challenge(challenge, self._nonce)
 
     def proof(self, challenge: Challenge, salted: bytes) -> bytes:
-        """Returns the final message for a salted password."""
+        """Returns the final message.
+
+        :param salted: ``ScramMechanism.salted_password`` with the challenge's salt and iterations
+        """
         mechanism = self._mechanism
         without_proof = f"c=biws,r={challenge.nonce}"
         signed = f"{self._bare},{challenge.text},{without_proof}".encode()

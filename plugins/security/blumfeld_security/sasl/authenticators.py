@@ -45,7 +45,7 @@ class PlainAuthenticator:
 
 
 class ScramUser(NamedTuple):
-    """What there is on a user of SCRAM."""
+    """A user of SCRAM."""
 
     credential: Credential
     """The user's, or a made up one."""
@@ -58,7 +58,7 @@ class ScramUser(NamedTuple):
 class ScramAuthenticator:
     """SCRAM, with passwords and with delegation tokens.
 
-    :param find: returns what there is on the user of a first message
+    :param find: returns the user of a first message
     :param nonce: returns characters that nobody can guess
     """
 

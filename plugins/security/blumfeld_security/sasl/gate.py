@@ -1,4 +1,4 @@
-"""The gate of a SASL listener: it stands in front of the broker, and lets nobody in who hasn't logged in.
+"""The gate of a SASL listener: it passes requests to the broker once the client has logged in.
 
 A connection goes through these states, as with Kafka's ``SaslServerAuthenticator``:
 
@@ -57,8 +57,8 @@ class GateSettings(msgspec.Struct, frozen=True, kw_only=True):
     """``socket.request.max.bytes``: the largest frame after it."""
     failure_delay_ms: int = 100
     """``connection.failed.authentication.delay.ms``: how long the answer to a failed login is held back."""
-    reauth_ms: Mapping[str, int] = {}
-    """``connections.max.reauth.ms`` by mechanism: the longest session; 0 or absent: no end."""
+    reauth_ms: int = 0
+    """``connections.max.reauth.ms``: the longest session; 0: no end."""
     login_ms_max: int = 30_000
     """How long a connection may take to log in, and to log in again."""
 
@@ -73,7 +73,7 @@ class State(Enum):
 
 
 class Session:
-    """What a gate knows of one connection."""
+    """A gate's state of one connection."""
 
     __slots__ = (
         "api_versions",
@@ -415,7 +415,7 @@ class Gate:
         self._broker.set_principal(connection, step.principal)
         connection.limit_frames(self.settings.frame_bytes_max)
         session.state = State.OPEN
-        lifetime_ms = self._lifetime_ms(session.mechanism, step)
+        lifetime_ms = self._lifetime_ms(step)
         if lifetime_ms is None:
             session.expires_ms = None
             self._watched.pop(connection.id, None)
@@ -424,11 +424,10 @@ class Gate:
         self._watched[connection.id] = session
         return lifetime_ms
 
-    def _lifetime_ms(self, mechanism: str, step: Stepped) -> int | None:
+    def _lifetime_ms(self, step: Stepped) -> int | None:
         limits: list[float] = []
-        reauth_ms = self.settings.reauth_ms.get(mechanism, 0)
-        if reauth_ms > 0:
-            limits.append(reauth_ms)
+        if self.settings.reauth_ms > 0:
+            limits.append(self.settings.reauth_ms)
         if step.lifetime_ms is not None:
             limits.append(step.lifetime_ms)
         return max(0, int(min(limits))) if limits else None

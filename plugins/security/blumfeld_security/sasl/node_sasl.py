@@ -18,10 +18,12 @@ from blumfeld_security.exchanges.plain import PlainLogin
 from blumfeld_security.exchanges.scram import (
     ITERATIONS_MIN,
     MECHANISMS,
+    NONCE_BYTES,
     ClientFirst,
     Credential,
     ScramMechanism,
     credential_of,
+    nonce_of,
 )
 from blumfeld_security.options import Options
 from blumfeld_security.sasl.authenticators import (
@@ -55,7 +57,6 @@ BETWEEN_BROKERS = "sasl.mechanism.inter.broker.protocol"
 TO_CONTROLLERS = "sasl.mechanism.controller.protocol"
 OWN = (plain.NAME, *MECHANISMS, oauthbearer.NAME)
 """Mechanisms of this plug-in."""
-NONCE_BYTES = 24
 T = TypeVar("T")
 
 
@@ -96,7 +97,7 @@ class NodeSasl:
         if oauthbearer.NAME in names - composition.authenticators.keys():
             self._issuer = self._issuer_keys()
 
-    # What there is
+    # Mechanisms
 
     def _enabled(self, nth: int, listener: Listener) -> tuple[str, ...]:
         """Returns the mechanisms of a listener."""
@@ -180,12 +181,11 @@ class NodeSasl:
     def gate(self, listener: Listener, broker: BrokerConnectionHandler) -> ConnectionHandler:
         """Returns the gate of a SASL listener."""
         config, enabled = self._config, self._mechanisms[listener.name]
-        reauth_ms = of_listener(config, listener.name, "connections.max.reauth.ms")
         settings = GateSettings(
             receive_bytes_max=of_listener(config, listener.name, "sasl.server.max.receive.size"),
             frame_bytes_max=config.int("socket.request.max.bytes"),
             failure_delay_ms=config.int("connection.failed.authentication.delay.ms"),
-            reauth_ms=dict.fromkeys(enabled, reauth_ms),
+            reauth_ms=of_listener(config, listener.name, "connections.max.reauth.ms"),
             login_ms_max=self._options.login_ms_max,
         )
         return Gate(
@@ -221,7 +221,7 @@ class NodeSasl:
 
     def _scram(self, mechanism: ScramMechanism, _listener: Listener, _host: str) -> Authenticator:
         def nonce() -> str:
-            return base64.b64encode(self._runtime.secrets(NONCE_BYTES)).decode()
+            return nonce_of(self._runtime.secrets(NONCE_BYTES))
 
         return ScramAuthenticator(mechanism, partial(self._scram_user, mechanism), nonce)
 
@@ -232,7 +232,7 @@ class NodeSasl:
         # alone counts, also when its last credential is deleted. (On a ZooKeeper there may be no features.)
         if not credentials.by_user and not image.features:
             credentials = self._written
-        # Made up for every user, so that a user who is there takes no longer than one who isn't.
+        # Made for each login: else the time of the answer would tell a known user from an unknown one.
         made_up = credentials.made_up(mechanism, first.user, self.token_settings.secret_key)
         if first.token_auth:
             return self._completed(self._token_user(mechanism, first.user, made_up), "login by a token")
@@ -240,8 +240,8 @@ class NodeSasl:
         return ScramUser(made_up, None) if found is None else ScramUser(found, Principal(first.user))
 
     async def _token_user(self, mechanism: ScramMechanism, token_id: str, made_up: Credential) -> ScramUser:
-        """Returns what there is on a delegation token. Its secret is the password (KIP-48), which takes as long to salt
-        for a token that there isn't."""
+        """Returns the credential of a delegation token and the principal of its owner. The token's secret is the
+        password (KIP-48). An unknown token takes as long."""
         token = self._token(token_id)
         password = base64.b64encode(self.token_settings.secret_of(token_id)).decode()
         salted = await self._runtime.offload(
@@ -258,7 +258,7 @@ class NodeSasl:
         return tokens.get(token_id)
 
     def _token_left_ms(self, token_id: str) -> float:
-        """Returns the time until a token ends; 0 for one that there isn't."""
+        """Returns the time until a token ends; 0 for an unknown one."""
         token = self._token(token_id)
         return 0.0 if token is None else min(token.expires_ms, token.max_ms) - self._runtime.now_ms()
 

@@ -8,7 +8,6 @@
 
 from __future__ import annotations
 
-import base64
 import tomllib
 from typing import Any, TypeVar, cast
 
@@ -23,14 +22,19 @@ from blumfeld.wire.messages.sasl_handshake import SaslHandshakeRequest, SaslHand
 from blumfeld.wire.schema import Message
 from blumfeld_security.exchanges import plain
 from blumfeld_security.exchanges.refusals import LoginRefused
-from blumfeld_security.exchanges.scram import MECHANISMS, ScramClient, ScramMechanism
+from blumfeld_security.exchanges.scram import (
+    MECHANISMS,
+    NONCE_BYTES,
+    ScramClient,
+    ScramMechanism,
+    nonce_of,
+)
 from blumfeld_security.secret_files import BadSecretFile, read_secret_file
 
 PEER_MECHANISMS = (plain.NAME, *MECHANISMS)
 """Mechanisms by which a node logs in at another one."""
 HANDSHAKE_VERSION, AUTHENTICATE_VERSION = 1, 1
 """Every Kafka since 1.0 has these, so a login needs no ApiVersions before it."""
-NONCE_BYTES = 24
 M = TypeVar("M", bound=Message)
 
 
@@ -99,7 +103,7 @@ class PeerLogin:
             raise LoginRefused(f"the other node answers with error {answer.error_code} to SaslHandshake")
 
     async def _scram(self, client: Dialled, mechanism: ScramMechanism) -> int:
-        nonce = base64.b64encode(self._runtime.secrets(NONCE_BYTES)).decode()
+        nonce = nonce_of(self._runtime.secrets(NONCE_BYTES))
         exchange = ScramClient(mechanism, self._login.user, nonce)
         challenge = exchange.read(bytes((await self._step(client, exchange.first())).auth_bytes))
         key = (challenge.salt, challenge.iterations)

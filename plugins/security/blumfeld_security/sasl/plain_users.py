@@ -33,7 +33,7 @@ from blumfeld_security.exchanges.refusals import LoginRefused
 from blumfeld_security.secret_files import BadSecretFile, read_secret_file
 
 LOOK_MS = 1_000
-"""Time between two looks at the file. A user who was taken out can log in for so long."""
+"""Pause between two looks at the file. A user that was taken out of it may log in until the next look."""
 WORKERS = 2
 """Passwords that are hashed at once. The runtime has more workers, so that logins never hold up a cold read."""
 WAITING_MAX = 2_000
@@ -80,7 +80,7 @@ class PlainUsers:
         self._path = path
         self._users: Mapping[str, PasswordHash] = {}
         self._nobody = PasswordHash(LOG2_N, BLOCK, PARALLEL, bytes(SALT_BYTES), bytes(HASH_BYTES))
-        """The hash that stands for a user that there isn't."""
+        """The hash that an unknown user's password is compared with."""
         self._modified_ms = 0
         self._looked_ms = 0.0
         self._key = runtime.secrets(32)
@@ -107,10 +107,9 @@ class PlainUsers:
             self._nobody = msgspec.structs.replace(like, salt=self._runtime.secrets(len(like.salt)))
 
     async def verify(self, login: PlainLogin, address: str = "") -> None:
-        """Return if the password is right. Logins of one address wait behind each other, and behind nobody else's for
-        long.
+        """Return if the password is right. Addresses take turns at the workers.
 
-        A user that there isn't takes as long as a wrong password.
+        An unknown user takes as long as a wrong password.
 
         :raises LoginRefused: it isn't, or too many logins wait
         """

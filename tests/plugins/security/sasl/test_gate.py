@@ -32,14 +32,17 @@ from tests.plugins.security.sasl.gate_rig import (
 )
 
 
+def scram_final(client: ScramClient, challenge: bytes, password: str) -> bytes:
+    read = client.read(challenge)
+    return client.proof(read, SHA_256.salted_password(password, read.salt, read.iterations))
+
+
 def scram(rig: GateRig, connection: GateConnection, user: str, password: str) -> Any:
     client = ScramClient(SHA_256, user, "client-nonce")
     assert rig.handshake(connection, "SCRAM-SHA-256").error_code == 0
     challenge = rig.authenticate(connection, client.first())
     assert challenge.error_code == 0
-    final = client.final(
-        bytes(challenge.auth_bytes), lambda c: SHA_256.salted_password(password, c.salt, c.iterations)
-    )
+    final = scram_final(client, bytes(challenge.auth_bytes), password)
     last = rig.authenticate(connection, final)
     if last.error_code == 0:
         client.verify(bytes(last.auth_bytes))
@@ -250,7 +253,7 @@ def test_addresses_are_counted_apart_and_in_bounds() -> None:
 
 
 def test_a_session_has_the_length_that_the_broker_says_and_is_renewed() -> None:
-    rig = GateRig(reauth_ms={"PLAIN": 60_000})
+    rig = GateRig(reauth_ms=60_000)
     connection = rig.connect()
     assert rig.plain(connection).session_lifetime_ms == 60_000
     for _ in range(3):
@@ -261,7 +264,7 @@ def test_a_session_has_the_length_that_the_broker_says_and_is_renewed() -> None:
 
 
 def test_an_expired_session_is_closed_at_its_next_request() -> None:
-    rig = GateRig(reauth_ms={"PLAIN": 60_000})
+    rig = GateRig(reauth_ms=60_000)
     connection, late = rig.connect(), rig.connect()
     rig.plain(connection)
     rig.plain(late)
@@ -279,7 +282,7 @@ def test_a_session_ends_with_its_credential() -> None:
         def step(self, token: bytes) -> Stepped:
             return Stepped(reply=b"", principal=Principal("alice"), lifetime_ms=5_000)
 
-    rig = GateRig({"TOKEN": lambda *_: Token()}, reauth_ms={"TOKEN": 60_000})
+    rig = GateRig({"TOKEN": lambda *_: Token()}, reauth_ms=60_000)
     connection = rig.connect()
     rig.handshake(connection, "TOKEN")
     assert rig.authenticate(connection, b"x").session_lifetime_ms == 5_000
@@ -310,16 +313,14 @@ def test_a_token_that_ends_within_the_exchange_logs_nobody_in(left_ms: float) ->
     connection, client = rig.connect(), ScramClient(mechanism, "token-id", "nonce")
     rig.handshake(connection, mechanism.name)
     challenge = bytes(rig.authenticate(connection, client.first()).auth_bytes)
-    final = client.final(
-        challenge, lambda c: mechanism.salted_password(PASSWORDS["alice"], c.salt, c.iterations)
-    )
+    final = scram_final(client, challenge, PASSWORDS["alice"])
     left[0] = left_ms
     answered = rig.authenticate(connection, final)
     assert (answered.error_code == 0, answered.session_lifetime_ms) == (left_ms > 0, left_ms)
 
 
 def test_a_session_keeps_its_principal() -> None:
-    rig = GateRig(reauth_ms={"PLAIN": 60_000})
+    rig = GateRig(reauth_ms=60_000)
     connection = rig.connect()
     rig.plain(connection)
     refused = rig.plain(connection, "bob")
@@ -332,7 +333,7 @@ def test_a_session_keeps_its_principal() -> None:
 
 
 def test_a_session_keeps_its_mechanism() -> None:
-    rig = GateRig(reauth_ms={"PLAIN": 60_000})
+    rig = GateRig(reauth_ms=60_000)
     connection = rig.connect()
     rig.plain(connection)
     assert rig.handshake(connection, "SCRAM-SHA-256").error_code == 0
@@ -343,7 +344,7 @@ def test_a_session_keeps_its_mechanism() -> None:
 
 
 def test_a_wrong_password_at_a_renewal_ends_the_session() -> None:
-    rig = GateRig(reauth_ms={"PLAIN": 60_000})
+    rig = GateRig(reauth_ms=60_000)
     connection = rig.connect()
     rig.plain(connection)
     assert rig.plain(connection, "alice", "wrong").error_code == ErrorCode.SASL_AUTHENTICATION_FAILED
