@@ -46,7 +46,7 @@ class ChannelSettings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 LIFE_USED = 0.85
-"""The part of a log-in's life after which the connection is exchanged for another (KIP-368)."""
+"""The part of a login's life after which the connection is exchanged for another (KIP-368)."""
 
 
 class State(Enum):
@@ -110,7 +110,7 @@ class Channel:
         self._used_ms = 0.0
         self._stopped = False
         self._is_stale = False
-        """Whether the log-in of the connection ends soon: it takes no more requests."""
+        """Whether the login of the connection ends soon: it takes no more requests."""
         self._life_timer: Timer | None = None
 
     def send(
@@ -252,7 +252,7 @@ class Channel:
         self._renew()
 
     def _renew(self) -> None:
-        """Exchange a connection whose log-in ends soon, once nothing waits on it. Requests that came meanwhile go to
+        """Exchange a connection whose login ends soon, once nothing waits on it. Requests that came meanwhile go to
         the next one."""
         client = self._client
         if client is None or client.waiting or self.state is not State.READY:

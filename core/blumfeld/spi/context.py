@@ -20,8 +20,8 @@ class Principal(msgspec.Struct, frozen=True):
     name: str = "ANONYMOUS"
     type: str = "User"
     token_authenticated: bool = False
-    """Whether a delegation token logged in (KIP-48). Such a client can't get further tokens. An authorizer looks at
-    type and name alone."""
+    """Whether the client logged in by a delegation token (KIP-48). Such a client can't get further tokens.
+    An authorizer looks at type and name alone."""
 
     def __str__(self) -> str:
         return f"{self.type}:{self.name}"

@@ -92,7 +92,7 @@ class Composition(Protocol):
     controller_commands: Sequence[ControllerCommand]
     """Commands that the build's plug-ins add to the controller. The consensus hands them to its controller."""
     security: Security | None
-    """The gate, and this node's log-in at others; ``None`` in a build without the role."""
+    """The gate, and this node's login at others; ``None`` in a build without the role."""
     authenticators: Mechanisms
     """SASL mechanisms that the plug-ins of ``[security] authenticators`` bring."""
     object_stores: Mapping[str, StoreFactory]
@@ -354,7 +354,7 @@ class Hooks:
         """Called once, if the manifest names a security plug-in; otherwise everything is allowed. Opens nothing.
 
         :param composition: has the transport and the authenticators; other parts may be read once the node starts
-        :return: the gate, byte layers, this node's log-in at others, and the authorizer
+        :return: the gate, byte layers, this node's login at others, and the authorizer
         """
 
     @hookspec(firstresult=True)

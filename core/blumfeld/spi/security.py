@@ -55,7 +55,7 @@ class Stepped(msgspec.Struct, frozen=True, kw_only=True):
     principal: Principal | None = None
     """The principal, once the exchange is over."""
     lifetime_ms: float | None = None
-    """The longest time that the log-in is good for: a token's. ``None`` for no limit of its own."""
+    """The longest time that the login is good for: a token's. ``None`` for no limit of its own."""
 
 
 class Authenticator(Protocol):
@@ -147,5 +147,5 @@ class Security(Protocol):
         ...
 
     def peer(self, listener: str) -> PeerSecurity | None:
-        """This node's log-in at the listener of this name of other nodes; ``None`` where it is PLAINTEXT."""
+        """This node's login at the listener of this name of other nodes; ``None`` where it is PLAINTEXT."""
         ...

@@ -1,4 +1,4 @@
-"""Security: who may enter, and what they may do."""
+"""TLS, logins, ACLs, delegation tokens, and the audit of verdicts."""
 
 from blumfeld_security.plugin import Plugin
 

@@ -26,7 +26,7 @@ EXEMPT = frozenset(
         ApiKey.SASL_AUTHENTICATE,
     )
 )
-"""APIs between brokers, and the log-in: their time counts for nobody."""
+"""APIs between brokers, and the login: their time counts for nobody."""
 
 
 class Limiting:

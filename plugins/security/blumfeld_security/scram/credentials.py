@@ -34,7 +34,7 @@ class Credentials:
         return list(dict.fromkeys(user for user, _ in self.by_user))
 
     def made_up(self, mechanism: ScramMechanism, user: str, secret: bytes = b"") -> Credential:
-        """Returns a credential for a user that there isn't, which no password fits.
+        """Returns a credential for an unknown user, which no password fits.
 
         The same name gets the same salt on every node and after a restart, as a real user does. So an answer doesn't
         tell whether there is such a user. The salts come from a secret that all nodes share: ``secret``, or, where

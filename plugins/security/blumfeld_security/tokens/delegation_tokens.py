@@ -51,7 +51,7 @@ class Token(msgspec.Struct, frozen=True):
 
     @property
     def may_be_renewed_by(self) -> tuple[Principal, ...]:
-        """The principals that may renew and expire it: its owner, who asked for it, and its renewers."""
+        """The principals that may renew and expire it: its owner, its requester and its renewers."""
         return self.owner, self.requester, *self.renewers
 
     def may_renew(self, principal: Principal) -> bool:
