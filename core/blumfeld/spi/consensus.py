@@ -16,7 +16,8 @@ import msgspec
 
 from blumfeld.spi.cluster import ClusterImage, ImageDelta
 from blumfeld.spi.completion import Completion
-from blumfeld.spi.context import Principal
+from blumfeld.spi.context import Principal, RequestContext
+from blumfeld.wire.errors import BrokerError, ErrorCode
 from blumfeld.wire.schema import Message
 
 
@@ -182,3 +183,28 @@ class ClusterMetadata(Protocol):
         :meth:`resign`.
         """
         ...
+
+
+CLIENT_TIMEOUT_MS = 30_000
+"""Time for the controller's decision on a request without a timeout of its own: Kafka's ``request.timeout.ms``."""
+
+
+def submit_for(
+    context: RequestContext,
+    request: Message,
+    metadata: ClusterMetadata,
+    node_id: int,
+    timeout_ms: float = CLIENT_TIMEOUT_MS,
+) -> Completion[Message]:
+    """Have the controller decide on a client's request, on the client's behalf: :meth:`ClusterMetadata.submit`.
+
+    :param node_id: this node
+    :raises BrokerError: NOT_CONTROLLER: the request came in on a controller listener, and this node isn't the
+        controller. The client looks for the controller and asks again
+    """
+    if context.listener.kind == "controller":
+        controller = metadata.controller
+        if controller is None or controller.node_id != node_id:
+            raise BrokerError(ErrorCode.NOT_CONTROLLER)
+    on_behalf = OnBehalf(context.principal, context.peer_host, context.client_id)
+    return metadata.submit(request, timeout_ms, on_behalf=on_behalf)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from blumfeld.spi.completion import Completion
-from blumfeld.spi.consensus import OnBehalf
+from blumfeld.spi.consensus import submit_for
 from blumfeld.spi.context import ApiHandler, RequestContext
 from blumfeld.spi.hooks import Composition
 from blumfeld.spi.steps import errors_by_elements
@@ -29,8 +29,6 @@ from blumfeld_quotas.entities import IP, KEYS, SECTION, Entity, Quotas
 
 EXACT, DEFAULT, SPECIFIED = 0, 1, 2
 """Match types: this name; the default; any name and the default."""
-TIMEOUT_MS = 30_000.0
-"""The request has no timeout of its own: the time that Kafka's forwarding waits (``request.timeout.ms``)."""
 CLUSTER = "kafka-cluster"
 
 
@@ -50,8 +48,7 @@ def handlers(composition: Composition) -> list[ApiHandler]:
     def alter(request: AlterClientQuotasRequest, context: RequestContext) -> Completion[Message]:
         if not context.authorize("AlterConfigs", "Cluster", CLUSTER):
             raise BrokerError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
-        on_behalf = OnBehalf(context.principal, context.peer_host, context.client_id)
-        return composition.metadata.submit(request, TIMEOUT_MS, on_behalf=on_behalf)
+        return submit_for(context, request, composition.metadata, composition.node_id)
 
     return [
         ApiHandler(key=48, min_version=0, max_version=1, handle=describe, error_response=_not_described),

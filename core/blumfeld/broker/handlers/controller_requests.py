@@ -12,7 +12,7 @@ from typing import Any
 from blumfeld.broker.handlers.common import CLUSTER_NAME
 from blumfeld.broker.ports import Ports
 from blumfeld.spi.completion import Completion
-from blumfeld.spi.consensus import OnBehalf
+from blumfeld.spi.consensus import submit_for
 from blumfeld.spi.context import ApiHandler, RequestContext
 from blumfeld.wire.api import response_class
 from blumfeld.wire.errors import BrokerError, ErrorCode
@@ -105,8 +105,9 @@ def forward(
     :raises BrokerError: NOT_CONTROLLER: the request came in on a controller listener, and this node isn't the
         controller. The other node looks for the controller and asks again
     """
-    if context.listener.kind == "controller":
-        check_controller(ports)
+    answer = submit_for(
+        context, request, ports.controller, ports.cluster.node_id, max(timeout_ms, CLIENT_TIMEOUT_MS_MIN)
+    )
     whole: Completion[Message] = Completion()
 
     def decided(done: Completion[Message]) -> None:
@@ -119,7 +120,5 @@ def forward(
             settled = ports.hosted.settled()
             settled.when_done(lambda _: whole.complete(complete(done.result())))
 
-    on_behalf = OnBehalf(context.principal, context.peer_host, context.client_id)
-    answer = ports.controller.submit(request, max(timeout_ms, CLIENT_TIMEOUT_MS_MIN), on_behalf=on_behalf)
     answer.when_done(decided)
     return whole

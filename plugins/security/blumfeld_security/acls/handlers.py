@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from blumfeld.spi.completion import Completion, Steps
-from blumfeld.spi.consensus import ClusterMetadata, OnBehalf
+from blumfeld.spi.consensus import ClusterMetadata, submit_for
 from blumfeld.spi.context import ApiHandler, RequestContext
 from blumfeld.spi.hooks import Composition
 from blumfeld.spi.steps import at_once, errors_by_elements, in_parts
@@ -30,8 +30,6 @@ from blumfeld_security.acls.filters import CLUSTER_NAME, AclFilter
 from blumfeld_security.acls.rules import UNKNOWN, Acls
 from blumfeld_security.acls.section import SECTION
 
-TIMEOUT_MS = 30_000
-"""Timeout for the controller. The requests have no field for it, so this is the clients' default."""
 CREATIONS_AT_ONCE = 256
 """ACLs of one command to the controller."""
 SCANNED_AT_ONCE = 50_000
@@ -123,12 +121,7 @@ class AclApis:
         return acls
 
     def _decided(self, request: Message, context: RequestContext) -> Completion[Message]:
-        if context.listener.kind == "controller":
-            controller = self._metadata.controller
-            if controller is None or controller.node_id != self._node_id:
-                raise BrokerError(ErrorCode.NOT_CONTROLLER)
-        on_behalf = OnBehalf(context.principal, context.peer_host, context.client_id)
-        return self._metadata.submit(request, TIMEOUT_MS, on_behalf=on_behalf)
+        return submit_for(context, request, self._metadata, self._node_id)
 
 
 def _check(context: RequestContext, operation: str) -> None:

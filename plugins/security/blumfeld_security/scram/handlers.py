@@ -8,7 +8,7 @@ from itertools import chain
 from typing import Any
 
 from blumfeld.spi.completion import Completion, Steps
-from blumfeld.spi.consensus import ClusterMetadata, OnBehalf
+from blumfeld.spi.consensus import ClusterMetadata, submit_for
 from blumfeld.spi.context import ApiHandler, RequestContext
 from blumfeld.spi.steps import STEP_ELEMENTS, at_once
 from blumfeld.wire.errors import BrokerError, ErrorCode
@@ -28,8 +28,6 @@ from blumfeld_security.exchanges.scram import BY_NUMBER
 from blumfeld_security.scram.credentials import SECTION, Credentials
 
 CLUSTER_NAME = "kafka-cluster"
-ALTER_TIMEOUT_MS = 30_000
-"""Time for the controller's decision. The request has no timeout of its own; Kafka takes ``request.timeout.ms``."""
 
 
 def scram_handlers(metadata: ClusterMetadata, node_id: int) -> Sequence[ApiHandler]:
@@ -45,12 +43,7 @@ def scram_handlers(metadata: ClusterMetadata, node_id: int) -> Sequence[ApiHandl
     def alter(request: AlterUserScramCredentialsRequest, context: RequestContext) -> Completion[Message]:
         if not context.authorize("Alter", "Cluster", CLUSTER_NAME):
             raise BrokerError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
-        if context.listener.kind == "controller":
-            controller = metadata.controller
-            if controller is None or controller.node_id != node_id:
-                raise BrokerError(ErrorCode.NOT_CONTROLLER)
-        on_behalf = OnBehalf(context.principal, context.peer_host, context.client_id)
-        return metadata.submit(request, ALTER_TIMEOUT_MS, on_behalf=on_behalf)
+        return submit_for(context, request, metadata, node_id)
 
     return (
         ApiHandler(

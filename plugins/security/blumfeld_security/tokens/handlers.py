@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from blumfeld.spi.completion import Completion, Steps
-from blumfeld.spi.consensus import ClusterMetadata, OnBehalf
+from blumfeld.spi.consensus import ClusterMetadata, submit_for
 from blumfeld.spi.context import ANONYMOUS, ApiHandler, Principal, RequestContext
 from blumfeld.spi.steps import CHUNK_ELEMENTS, STEP_ELEMENTS, at_once
 from blumfeld.wire.errors import BrokerError, ErrorCode
@@ -25,21 +25,13 @@ from blumfeld.wire.messages.renew_delegation_token import RenewDelegationTokenRe
 from blumfeld.wire.schema import Message
 from blumfeld_security.tokens.delegation_tokens import SECTION, USER, Token, TokenSettings
 
-TIMEOUT_MS = 30_000
-"""Time for the controller's decision; the requests have no timeout of their own."""
-
 
 def token_handlers(metadata: ClusterMetadata, node_id: int, settings: TokenSettings) -> Sequence[ApiHandler]:
     """Returns the handlers of the four APIs."""
 
     def submit(request: Message, context: RequestContext) -> Completion[Message]:
         check_may_have_tokens(context)
-        if context.listener.kind == "controller":
-            controller = metadata.controller
-            if controller is None or controller.node_id != node_id:
-                raise BrokerError(ErrorCode.NOT_CONTROLLER)
-        on_behalf = OnBehalf(context.principal, context.peer_host, context.client_id)
-        return metadata.submit(request, TIMEOUT_MS, on_behalf=on_behalf)
+        return submit_for(context, request, metadata, node_id)
 
     def create(request: CreateDelegationTokenRequest, context: RequestContext) -> Completion[Message]:
         name, kind = request.owner_principal_name, request.owner_principal_type or USER

@@ -5,8 +5,11 @@ from __future__ import annotations
 from types import GeneratorType, SimpleNamespace
 from typing import Any
 
+import pytest
+
+from blumfeld.spi.consensus import Controller
 from blumfeld.spi.context import ApiHandler
-from blumfeld.wire.errors import ErrorCode
+from blumfeld.wire.errors import BrokerError, ErrorCode
 from blumfeld.wire.messages.alter_client_quotas import AlterClientQuotasRequest, RequestEntryData
 from blumfeld.wire.messages.alter_user_scram_credentials import (
     AlterUserScramCredentialsRequest,
@@ -25,8 +28,9 @@ REFUSED = int(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
 
 
 def handler(key: int) -> ApiHandler:
-    metadata: Any = SimpleNamespace(image=SimpleNamespace(section=lambda _: Credentials({})))
-    composition: Any = SimpleNamespace(metadata=metadata)
+    section = SimpleNamespace(section=lambda _: Credentials({}))
+    metadata: Any = SimpleNamespace(image=section, controller=Controller(2, 5))
+    composition: Any = SimpleNamespace(metadata=metadata, node_id=1)
     [found] = [h for h in (*scram_handlers(metadata, 1), *quota_handlers(composition)) if h.key == key]
     return found
 
@@ -59,3 +63,17 @@ def test_many_users_are_described_in_steps() -> None:
     context: Any = SimpleNamespace(is_large=True, authorize=lambda *_: True)
     request = DescribeUserScramCredentialsRequest(users=[UserName(name=u) for u in USERS])
     assert len(many_steps(handler(50).handle(request, context)).results) == len(USERS)
+
+
+@pytest.mark.parametrize("change", [AlterClientQuotasRequest(), AlterUserScramCredentialsRequest()])
+def test_a_controller_listener_of_another_node_names_no_controller(change: Any) -> None:
+    context: Any = SimpleNamespace(
+        listener=SimpleNamespace(kind="controller"),
+        authorize=lambda *_: True,
+        principal=None,
+        peer_host="",
+        client_id="",
+    )
+    with pytest.raises(BrokerError) as refused:
+        handler(change.meta.key).handle(change, context)
+    assert refused.value.code == ErrorCode.NOT_CONTROLLER
