@@ -394,11 +394,13 @@ class Gate:
             )
 
     def _check_same(self, session: Session, step: Stepped) -> None:
-        if step.principal is None or session.principal in (None, step.principal):
+        before, now = session.principal, step.principal
+        # As in Kafka, a token of the same principal may take the place of its password.
+        if before is None or now is None or str(before) == str(now):
             return
         raise LoginRefused(
-            f"re-authentication as {step.principal}, before as {session.principal}",
-            f"Cannot change principals during re-authentication from {session.principal}: {step.principal}",
+            f"re-authentication as {now}, before as {before}",
+            f"Cannot change principals during re-authentication from {before}: {now}",
         )
 
     def _log_in(self, session: Session, step: Stepped) -> int:

@@ -6,6 +6,7 @@ import struct
 from collections.abc import Callable
 from typing import Any, cast
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -330,6 +331,23 @@ def test_a_session_keeps_its_principal() -> None:
     )
     assert connection.closed is not None
     assert rig.principal(connection) is None
+
+
+def test_a_session_may_go_on_by_a_token_of_its_principal() -> None:
+    """As in Kafka: how a principal logged in makes it no other one."""
+    alice = Principal("alice")
+    steps = iter([alice, msgspec.structs.replace(alice, token_authenticated=True)])
+
+    class Either:
+        def step(self, token: bytes) -> Stepped:
+            return Stepped(reply=b"", principal=next(steps))
+
+    rig = GateRig({"EITHER": lambda *_: Either()}, reauth_ms=60_000)
+    connection = rig.connect()
+    for _ in range(2):
+        rig.handshake(connection, "EITHER")
+        assert rig.authenticate(connection, b"x").error_code == 0
+    assert rig.principal(connection) == "User:alice"
 
 
 def test_a_session_keeps_its_mechanism() -> None:
