@@ -16,7 +16,6 @@ from blumfeld.spi.transport import ConnectionHandler, Listener
 from blumfeld_security.exchanges import oauthbearer, plain
 from blumfeld_security.exchanges.plain import PlainLogin
 from blumfeld_security.exchanges.scram import (
-    ITERATIONS_MIN,
     MECHANISMS,
     NONCE_BYTES,
     ClientFirst,
@@ -241,16 +240,15 @@ class NodeSasl:
 
     async def _token_user(self, mechanism: ScramMechanism, token_id: str, made_up: Credential) -> ScramUser:
         """Returns the credential of a delegation token and the principal of its owner. The token's secret is the
-        password (KIP-48). An unknown token takes as long."""
+        password (KIP-48). An unknown token takes as long, and is challenged alike."""
         token = self._token(token_id)
         password = base64.b64encode(self.token_settings.secret_of(token_id)).decode()
-        salted = await self._runtime.offload(
-            mechanism.salted_password, password, made_up.salt, ITERATIONS_MIN
-        )
+        salt, iterations = made_up.salt, made_up.iterations
+        salted = await self._runtime.offload(mechanism.salted_password, password, salt, iterations)
         if token is None or not self.token_settings.secret_key or self._token_left_ms(token_id) <= 0:
             return ScramUser(made_up, None)
         principal = Principal(token.owner.name, token.owner.type, token_authenticated=True)
-        credential = credential_of(mechanism, salted, made_up.salt, ITERATIONS_MIN)
+        credential = credential_of(mechanism, salted, salt, iterations)
         return ScramUser(credential, principal, partial(self._token_left_ms, token_id))
 
     def _token(self, token_id: str) -> Token | None:

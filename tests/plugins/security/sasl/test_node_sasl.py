@@ -5,15 +5,22 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
+import msgspec
+
 from blumfeld.config.values import BrokerConfig
+from blumfeld.spi.completion import Completion
+from blumfeld.spi.context import Principal
 from blumfeld_kit.fakes.runtime import FakeRuntime
 from blumfeld_security.exchanges.scram import SHA_256, ClientFirst
 from blumfeld_security.options import Options
 from blumfeld_security.sasl.authenticators import ScramUser
 from blumfeld_security.sasl.node_sasl import NodeSasl
-from blumfeld_security.scram.credentials import Credentials
+from blumfeld_security.scram.credentials import SECTION, Credentials
+from blumfeld_security.tokens.delegation_tokens import Token
 from tests.broker.harness import Quiet
 from tests.plugins.security.sasl.gate_rig import SCRAM_USERS
+
+KEYS = {"delegation.token.secret.key": "secret"}
 
 
 class Node:
@@ -22,9 +29,11 @@ class Node:
     def __init__(self) -> None:
         self.features: dict[str, int] = {}
         self.credentials = Credentials({})
+        self.tokens: dict[str, Token] = {}
+        self.runtime = FakeRuntime()
         composition: Any = SimpleNamespace(
-            runtime=FakeRuntime(),
-            config=BrokerConfig({}, abilities=frozenset({"secures"})),
+            runtime=self.runtime,
+            config=BrokerConfig(KEYS, abilities=frozenset({"secures"})),
             listeners=(),
             authenticators={},
             metadata=SimpleNamespace(image=self),
@@ -33,8 +42,15 @@ class Node:
         self.sasl = NodeSasl(composition, Options())
         self.sasl._written = SCRAM_USERS
 
-    def section(self, _: str) -> Credentials:
-        return self.credentials
+    def section(self, name: str) -> Any:
+        return self.credentials if name == SECTION else self.tokens
+
+    def token(self, token_id: str) -> ScramUser:
+        first = ClientFirst("n,,", "", "", token_id, "nonce", {"tokenauth": "true"})
+        found = self.sasl._scram_user(SHA_256, first)
+        assert isinstance(found, Completion)
+        self.runtime.run_turn()
+        return found.result()
 
     def knows(self, user: str) -> bool:
         found = self.sasl._scram_user(SHA_256, ClientFirst("n,,", "", "", user, "nonce", {}))
@@ -56,3 +72,15 @@ def test_on_a_zookeeper_without_features_the_credentials_of_the_tree_count() -> 
     node = Node()
     node.sasl._written, node.credentials = Credentials({}), SCRAM_USERS
     assert node.knows("alice")
+
+
+def test_a_challenge_does_not_tell_a_known_token_from_an_unknown_one() -> None:
+    node, alice = Node(), Principal("alice")
+    known = SCRAM_USERS.by_user["alice", SHA_256.number]
+    slow = msgspec.structs.replace(known, iterations=8_192)
+    node.credentials = Credentials({("alice", SHA_256.number): slow})
+    until_ms = node.runtime.now_ms() + 60_000
+    node.tokens = {"known": Token("known", alice, alice, (), 0, until_ms, until_ms)}
+    found = [node.token(name) for name in ("known", "unknown")]
+    assert [user.principal is not None for user in found] == [True, False]
+    assert len({(user.credential.iterations, len(user.credential.salt)) for user in found}) == 1
