@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Generator, Sequence
 from enum import IntEnum
 from typing import Any, Protocol, TypeVar
 
+from blumfeld.spi.completion import Completion
 from blumfeld.spi.parts import FileRegion
 from blumfeld.spi.scheduler import Scheduler
 
@@ -281,3 +282,10 @@ class Runtime(Protocol):
     def in_thread(self, callback: Callable[[], None]) -> None:
         """Call ``callback()`` on the loop soon. This is the only method that another thread may call."""
         ...
+
+
+def pause(runtime: Runtime, pause_ms: float) -> Completion[None]:
+    """Return what completes in ``pause_ms``."""
+    over: Completion[None] = Completion()
+    runtime.call_later(pause_ms, lambda: over.complete(None))
+    return over

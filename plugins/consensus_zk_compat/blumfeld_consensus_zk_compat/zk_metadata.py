@@ -23,6 +23,7 @@ from blumfeld.spi.consensus import ImageListener, OnBehalf, Quorum, ReplicaDrive
 from blumfeld.spi.context import ApiHandler
 from blumfeld.spi.hooks import Composition
 from blumfeld.spi.internal_topics import CLUSTER_METADATA_TOPIC
+from blumfeld.spi.runtime import pause
 from blumfeld.spi.scheduler import Lane
 from blumfeld.spi.storage import lasting
 from blumfeld.spi.zookeeper import ZooKeeper
@@ -222,7 +223,7 @@ class ZkMetadata:
             # An image without these topics would have their logs set aside as strays. A controller gives them ids.
             self._stand(session)
             while tree.without_id:
-                await self._pause(LOAD_AGAIN_MS)
+                await pause(self._runtime, LOAD_AGAIN_MS)
                 tree = await self._loaded(session)
         image = tree.image
         image.cluster_id = self._composition.cluster_id
@@ -260,11 +261,6 @@ class ZkMetadata:
     async def _loaded(self, session: ZooKeeper) -> Loaded:
         steps = loaded(session, section_kinds=self._section_kinds, in_migration=self._in_migration)
         return await self._runtime.scheduler.completed(Lane.METADATA, steps)
-
-    async def _pause(self, pause_ms: float) -> None:
-        over: Completion[None] = Completion()
-        self._runtime.call_later(pause_ms, lambda: over.complete(None))
-        await over
 
     async def caught_up(self) -> None:
         """The start has read the tree."""

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from blumfeld.metadata.partitions.directories import directory_of, is_reserved
 from blumfeld.spi.cluster import BrokerImage, ClusterImage
 from blumfeld.spi.completion import Completion
-from blumfeld.spi.runtime import NodeFailure, Timer
+from blumfeld.spi.runtime import NodeFailure, Timer, pause
 from blumfeld.spi.storage import lasting
 from blumfeld.wire.errors import BrokerError, ErrorCode, is_retriable, known_code
 from blumfeld.wire.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
@@ -110,7 +110,7 @@ class Lifecycle:
                 duplicate = error.code == ErrorCode.DUPLICATE_BROKER_REGISTRATION
                 if not (error.retriable or duplicate) or self._runtime.monotonic_ms() >= deadline_ms:
                     raise
-                await self._sleep(RETRY_MS)
+                await pause(self._runtime, RETRY_MS)
         self._timer = self._runtime.call_later(self._interval_ms(), self._beat)
         await self._in_image()
 
@@ -119,7 +119,7 @@ class Lifecycle:
         waited_ms = 0
         while not self._is_own(self._composition.metadata.image):
             self._look_for_successor(self._composition.metadata.image)
-            await self._sleep(RETRY_MS)
+            await pause(self._runtime, RETRY_MS)
             waited_ms += RETRY_MS
             if waited_ms % WARN_MS == 0:
                 self._events.warning("the image does not show this registration yet", waited_ms=waited_ms)
@@ -476,11 +476,6 @@ class Lifecycle:
     def _stop_now(self) -> None:
         if self._may_stop is not None and not self._may_stop.done:
             self._may_stop.complete(None)
-
-    async def _sleep(self, delay_ms: float) -> None:
-        over: Completion[None] = Completion()
-        self._runtime.call_later(delay_ms, lambda: over.complete(None))
-        await over
 
 
 async def _end_of(node_id: int) -> None:

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 
-from blumfeld.spi.completion import Completion
-from blumfeld.spi.runtime import Runtime
+from blumfeld.spi.runtime import Runtime, pause
 from blumfeld_consensus_kraft.quorum.driver import RaftDriver
 from blumfeld_consensus_kraft.raft.roles import Resigned
 from blumfeld_consensus_kraft.raft_log import RaftLog
@@ -29,7 +27,5 @@ async def hand_over(runtime: Runtime, driver: RaftDriver, log: RaftLog) -> None:
 async def _wait_until(runtime: Runtime, condition: Callable[[], bool]) -> None:
     waited_ms = 0
     while not condition() and waited_ms < FAREWELL_MS:
-        over: Completion[None] = Completion()
-        runtime.call_later(FAREWELL_CHECK_MS, partial(over.complete, None))
-        await over
+        await pause(runtime, FAREWELL_CHECK_MS)
         waited_ms += FAREWELL_CHECK_MS

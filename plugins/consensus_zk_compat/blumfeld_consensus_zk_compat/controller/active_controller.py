@@ -278,9 +278,8 @@ class ActiveController:
         def registered() -> None:
             if self._begun and is_new:
                 self.pushes.broker_came(broker_id)
-                for (
-                    change
-                ) in self.deletions.changes():  # it has heard of none of them, and its image has the topics
+                # It has heard of no deletion that is under way, and its image has the topics.
+                for change in self.deletions.changes():
                     self.pushes.committed(change)
             self.soon(Part("left-over elections", elect_left_over, ended=ended))
 

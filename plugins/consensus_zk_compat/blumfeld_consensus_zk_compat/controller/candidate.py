@@ -167,9 +167,8 @@ class Candidate:
     async def _take_over(self, elected: Elected) -> None:
         try:
             tree, topics = await self._load(elected)
-        except (
-            Exception
-        ) as error:  # whatever it is: a node that keeps ``/controller`` must work as the controller
+        except Exception as error:
+            # Whatever it is: a node that keeps ``/controller`` must work as the controller.
             is_known = isinstance(error, ZooKeeperError | TreeError | BrokenMetadata)
             defect = {} if is_known else {"exc_info": error}
             self._taking_over = None

@@ -17,7 +17,7 @@ from blumfeld.spi.cluster import PartitionImage, TopicImage
 from blumfeld.spi.completion import Completion, Steps
 from blumfeld.spi.hooks import EventLog, Feature
 from blumfeld.spi.image_sections import ControllerCommand
-from blumfeld.spi.runtime import Runtime, Task, Timer
+from blumfeld.spi.runtime import Runtime, Task, Timer, pause
 from blumfeld.spi.scheduler import Lane
 from blumfeld.spi.steps import waited
 from blumfeld.spi.storage import TopicPartition
@@ -344,7 +344,7 @@ class Term:
                 try:
                     await self._look_at_topics(some)
                 except ConnectionLostError:
-                    await self._pause(RETRY_MS)
+                    await pause(self._runtime, RETRY_MS)
                     for name in some:
                         self._topics.look_at(name)
                 except SessionExpiredError:
@@ -365,11 +365,6 @@ class Term:
             self._topics.watched.add(name)
             if planned is not None and node.stat.version > planned:
                 raise TopicsChanged(f"{paths.topic(name)} was written by somebody else")
-
-    async def _pause(self, pause_ms: float) -> None:
-        over: Completion[None] = Completion()
-        self._runtime.call_later(pause_ms, partial(over.complete, None))
-        await over
 
     async def _read_deletions(self, watch: Watch) -> None:
         names = await self._children(paths.DELETIONS, watch)

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import NamedTuple, Protocol
 
 from blumfeld.spi.completion import Completion
-from blumfeld.spi.runtime import Runtime, Task
+from blumfeld.spi.runtime import Runtime, Task, pause
 from blumfeld.spi.zookeeper import (
     ConnectionLostError,
     NoNodeError,
@@ -65,19 +65,14 @@ class WatchedNode:
             except SessionExpiredError:
                 return
             except ConnectionLostError:
-                await self._pause(RETRY_MS)
+                await pause(self._runtime, RETRY_MS)
                 continue
             except Exception as error:
                 self._failed(error)
                 return
             await self._changed
             if self._pause_ms:
-                await self._pause(self._pause_ms)
-
-    async def _pause(self, pause_ms: float) -> None:
-        over: Completion[None] = Completion()
-        self._runtime.call_later(pause_ms, lambda: over.complete(None))
-        await over
+                await pause(self._runtime, self._pause_ms)
 
 
 class TopicWatches:

@@ -19,7 +19,7 @@ from blumfeld.metadata.image.step import BrokenMetadata
 from blumfeld.spi.completion import Completion, Steps
 from blumfeld.spi.hooks import EventLog
 from blumfeld.spi.repeated_events import RepeatedEvents
-from blumfeld.spi.runtime import Runtime, Task
+from blumfeld.spi.runtime import Runtime, Task, pause
 from blumfeld.spi.scheduler import Lane
 from blumfeld.spi.steps import waited
 from blumfeld.spi.zookeeper import (
@@ -136,12 +136,12 @@ class Configuration:
             except SessionExpiredError:
                 return
             except ConnectionLostError:
-                await self._pause()
+                await pause(self._runtime, RETRY_MS)
                 continue
             except ZooKeeperError as error:  # a list of names that this session may not read
                 said = "changes in the tree can't be followed; tried again"
                 self._repeated.say(self._events.error, said, error.path, error=str(error))
-                await self._pause()
+                await pause(self._runtime, RETRY_MS)
                 continue
             await self._changed
 
@@ -258,8 +258,3 @@ class Configuration:
         self._counts.unreadable.pop(paths.FEATURE, None)
         if version != self._image.image.features_epoch:
             await self._image.features(version, lambda image: changed_features(image, levels))
-
-    async def _pause(self) -> None:
-        over: Completion[None] = Completion()
-        self._runtime.call_later(RETRY_MS, lambda: over.complete(None))
-        await over

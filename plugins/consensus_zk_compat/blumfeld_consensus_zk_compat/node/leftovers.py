@@ -12,9 +12,9 @@ from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 
 from blumfeld.metadata.image.cluster_image import MetadataImage
-from blumfeld.spi.completion import Completion, Steps
+from blumfeld.spi.completion import Steps
 from blumfeld.spi.hooks import EventLog
-from blumfeld.spi.runtime import Runtime
+from blumfeld.spi.runtime import Runtime, pause
 from blumfeld.spi.storage import TopicPartition
 from blumfeld.spi.zookeeper import NoNodeError, ZooKeeper, ZooKeeperError
 from blumfeld.wire.messages.metadata_records import RemoveTopicRecord
@@ -61,7 +61,7 @@ class Leftovers:
 
     async def _look(self, since: tuple[int, int]) -> None:
         await self._until_read(since, self._remove_topics)
-        await self._pause(TOLD_MS)
+        await pause(self._runtime, TOLD_MS)
         await self._until_read(since, self._remove_replicas)
 
     async def _until_read(self, since: tuple[int, int], read: Callable[[ZooKeeper], Awaitable[None]]) -> None:
@@ -69,14 +69,9 @@ class Leftovers:
             try:
                 await read(session)
             except ZooKeeperError:
-                await self._pause(RETRY_MS)
+                await pause(self._runtime, RETRY_MS)
             else:
                 return
-
-    async def _pause(self, pause_ms: float) -> None:
-        over: Completion[None] = Completion()
-        self._runtime.call_later(pause_ms, lambda: over.complete(None))
-        await over
 
     async def _remove_topics(self, session: ZooKeeper) -> None:
         # A topic of the image was in the tree when it came into the image. What comes later isn't looked for.

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from blumfeld.spi.completion import Completion
 from blumfeld.spi.hooks import EventLog
-from blumfeld.spi.runtime import Runtime
+from blumfeld.spi.runtime import Runtime, pause
 from blumfeld.spi.zookeeper import SessionState, ZooKeeper, ZooKeeperError
 
 RETRY_MS = 1_000
@@ -92,7 +91,7 @@ class Sessions:
                 self._events.warning("no ZooKeeper session; tried again", error=str(error))
                 if self._present is not None:
                     await self._present.close()
-                await self._pause()
+                await pause(self._runtime, RETRY_MS)
                 continue
             if self._closed:
                 await session.close()
@@ -100,8 +99,3 @@ class Sessions:
                 self._events.info("ZooKeeper session begun", session=f"{session.session_id:#x}")
                 self._begun(session)
             return
-
-    async def _pause(self) -> None:
-        over: Completion[None] = Completion()
-        self._runtime.call_later(RETRY_MS, lambda: over.complete(None))
-        await over
