@@ -39,14 +39,15 @@ class MigratingController(Protocol):
 
 
 class Migration(Protocol):
-    """A migration of one controller node. Made → any number of leaderships → stopped."""
+    """A migration of one controller node. Any number of leaderships, each of which ends."""
 
     def lead(self, controller: MigratingController) -> None:
         """This node leads the quorum from now on."""
         ...
 
     def lead_no_more(self) -> None:
-        """Another node leads, or none. What is under way is dropped; the tree's fence keeps it harmless."""
+        """Another node leads, or none, or this one stops. What is under way is dropped, and the session is ended; the
+        tree's fence keeps harmless what was sent. Legal without :meth:`lead`, and twice."""
         ...
 
     def decide_of(self, command: Message) -> Decide | None:
@@ -65,8 +66,4 @@ class Migration(Protocol):
 
     async def resign(self) -> None:
         """The node stops: return when the tree has all that is committed, or no server takes it."""
-        ...
-
-    async def stop(self) -> None:
-        """End the session. Legal without :meth:`lead` and :meth:`resign`."""
         ...

@@ -153,8 +153,6 @@ class KraftMetadata:
         self._registrar.stop()
         if self._replica is not None:
             await self._replica.stop()
-        if self._composition.migration is not None:
-            await self._composition.migration.stop()
 
     # Commands
 

@@ -8,6 +8,7 @@ from importlib.metadata import EntryPoint
 from random import Random
 from typing import Any, cast
 
+from blumfeld.kernel.composing.plan import Plan
 from blumfeld.plugging.registry import GROUP
 from blumfeld.spi.completion import Completion
 from blumfeld.spi.hooks import Composition
@@ -69,9 +70,19 @@ class ZkNodes:
         self.events: list[tuple[int, str, dict[str, Any]]] = []
         self.chroot = chroot
         self.config = CONFIG | (config or {})
-        self.machines = [self._machine(seed, node_id) for node_id in range(1, nodes + 1)]
+        self._seed = seed
+        self.machines = [self._machine(node_id, self._first_plan(node_id)) for node_id in range(1, nodes + 1)]
 
-    def _machine(self, seed: int, node_id: int) -> Machine:
+    def _first_plan(self, node_id: int) -> Plan:
+        return self._plan(node_id, {"consensus": self._part()})
+
+    def _part(self, **options: Any) -> dict[str, Any]:
+        """The section of a role that the plug-in has."""
+        options = {"connect": f"zookeeper:2181{self.chroot}", "connection_timeout_ms": 10_000, **options}
+        return {"plugin": "consensus_zk_simulated", "options": options}
+
+    def _plan(self, node_id: int, sections: dict[str, Any], **keys: str) -> Plan:
+        """The plan of a node whose sessions are simulated."""
         nodes = self
 
         class Simulated(Plugin):
@@ -89,19 +100,17 @@ class ZkNodes:
             def load(self) -> Any:
                 return Simulated
 
-        consensus = {
-            "plugin": "consensus_zk_simulated",
-            "options": {"connect": f"zookeeper:2181{self.chroot}", "connection_timeout_ms": 10_000},
-        }
-        plan = plan_of(
-            self.config,
+        return plan_of(
+            self.config | keys,
             "storage_local",
             node_id=node_id,
-            sections={"consensus": consensus},
+            sections=sections,
             plugins=[Point("consensus_zk_simulated", "tests:Plugin", GROUP)],
         )
+
+    def _machine(self, node_id: int, plan: Plan) -> Machine:
         machine = Machine(
-            seed * 10 + node_id,
+            self._seed * 10 + node_id,
             self.loop,
             self.network,
             plan,

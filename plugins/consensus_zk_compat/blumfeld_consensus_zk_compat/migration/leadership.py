@@ -17,7 +17,7 @@ from blumfeld.spi.cluster import Endpoint, ImageDelta
 from blumfeld.spi.completion import Completion
 from blumfeld.spi.hooks import Composition, EventLog
 from blumfeld.spi.migration import MigratingController
-from blumfeld.spi.runtime import Task
+from blumfeld.spi.runtime import Task, pause
 from blumfeld.spi.scheduler import Lane
 from blumfeld.spi.storage import TopicPartition
 from blumfeld.spi.zookeeper import NoNodeError, Watch, ZooKeeper, ZooKeeperError
@@ -63,8 +63,7 @@ class Leadership:
 
     :param open_session: makes a session and connects it
     :param endpoint: where brokers reach this controller
-    :param make_pushes: (``replica_failed``, ``stale_controller``, ``listener``) → pushes to brokers that read the tree
-    :param listener: the listener that brokers use among themselves; "" for the first one of their znodes
+    :param make_pushes: (``replica_failed``, ``stale_controller``) → pushes to brokers that read the tree
     """
 
     def __init__(
@@ -77,7 +76,6 @@ class Leadership:
         endpoint: Callable[[], Endpoint | None],
         make_pushes: MakePushes,
         chroot: str,
-        listener: str,
     ) -> None:
         self._controller = controller
         self._composition = composition
@@ -87,7 +85,6 @@ class Leadership:
         self._endpoint = endpoint
         self._make_pushes = make_pushes
         self._chroot = chroot
-        self._listener = listener
         self._mirror: Mirror | None = None
         self._watched: list[WatchedNode | Progress] = []
         self._brokers: dict[int, RegisterBrokerRecord] = {}
@@ -133,7 +130,7 @@ class Leadership:
             session, self._session = self._session, None
             if session is not None:
                 await _closed(session)
-            await self._pause(RETRY_MS)
+            await pause(self._runtime, RETRY_MS)
 
     async def _attempt(self) -> None:
         session = self._session = await self._open_session()
@@ -172,11 +169,6 @@ class Leadership:
         if reason != self._reason:
             self._reason = reason
             self._events.warning("the migration waits", reason=reason)
-
-    async def _pause(self, pause_ms: float) -> None:
-        over: Completion[None] = Completion()
-        self._runtime.call_later(pause_ms, partial(over.complete, None))
-        await over
 
     # The claim
 
@@ -226,8 +218,6 @@ class Leadership:
     # Following
 
     async def _follow(self, session: ZooKeeper, claimed: Claimed, tree: Loaded) -> None:
-        first = next(iter(tree.image.registrations.values()), None)
-        listener = self._listener or (first.end_points[0].name if first and first.end_points else "")
         mirror = Mirror(
             claimed.elected.id,
             zookeeper=session,
@@ -235,12 +225,9 @@ class Leadership:
             writer=TreeWriter(
                 tree.versions, claimed.elected.id.epoch, session.request_bytes_max, self._chroot
             ),
-            pushes=self._make_pushes(
-                replica_failed=self._replicas_failed, stale_controller=_no_other, listener=listener
-            ),
+            pushes=self._make_pushes(replica_failed=self._replicas_failed, stale_controller=_no_other),
             failed=self._failed,
         )
-        progress = Progress(session, self._runtime, claimed, self._controller.id, lambda: mirror.offset)
 
         def copied(copy: Completion[Any]) -> None:
             # Within the step at which the copy was made: those behind it must not be missed.
@@ -256,7 +243,11 @@ class Leadership:
         copy = self._controller.copied_image()
         copy.when_done(copied)
         await copy
-        self._watched.append(progress.watched(self._failed))
+        self._watched.append(
+            Progress(
+                session, self._runtime, claimed, self._controller.id, lambda: mirror.offset, self._failed
+            )
+        )
 
     async def _take_over(self, restarted: Sequence[tuple[TopicPartition, Sequence[int]]]) -> None:
         """Finish what the tree's controller, or an earlier leader, left open; then follow the brokers' lives."""

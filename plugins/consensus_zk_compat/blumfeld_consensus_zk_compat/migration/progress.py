@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from blumfeld.spi.completion import Completion
 from blumfeld.spi.consensus import Controller as ControllerId
-from blumfeld.spi.runtime import Runtime, Task
+from blumfeld.spi.runtime import Runtime, Task, pause
 from blumfeld.spi.zookeeper import Check, Set, ZooKeeper, ZooKeeperError
 from blumfeld_consensus_zk_compat.migration.claim import Claimed
 from blumfeld_consensus_zk_compat.tree import paths
@@ -17,9 +16,10 @@ PAUSE_MS = 1_000
 
 
 class Progress:
-    """Writes the node as long as it is told to.
+    """Writes the node from now on, until it is stopped.
 
     :param offset: up to where the tree has the log
+    :param failed: is told when another leader has claimed the tree
     """
 
     def __init__(
@@ -29,6 +29,7 @@ class Progress:
         claimed: Claimed,
         controller: ControllerId,
         offset: Callable[[], int],
+        failed: Callable[[BaseException], None],
     ) -> None:
         self._zookeeper = zookeeper
         self._runtime = runtime
@@ -36,22 +37,12 @@ class Progress:
         self._offset = offset
         self._check = Check(paths.CONTROLLER_EPOCH, claimed.elected.epoch_version)
         self._version = claimed.migration_version
-        self._failed: Callable[[BaseException], None] = lambda _: None
-        self._task: Task | None = None
-
-    def watched(self, failed: Callable[[BaseException], None]) -> Progress:
-        """Write from now on.
-
-        :param failed: is told when another leader has claimed the tree
-        """
         self._failed = failed
-        self._task = self._runtime.spawn(self._write(), "progress of the migration")
-        return self
+        self._task: Task = runtime.spawn(self._write(), "progress of the migration")
 
     def stop(self) -> None:
         """Write no more."""
-        if self._task is not None:
-            self._task.cancel()
+        self._task.cancel()
 
     async def _write(self) -> None:
         told = -1
@@ -73,6 +64,4 @@ class Progress:
                     return
                 self._version += 1
                 told = offset
-            over: Completion[None] = Completion()
-            self._runtime.call_later(PAUSE_MS, lambda over=over: over.complete(None))  # type: ignore[misc]
-            await over
+            await pause(self._runtime, PAUSE_MS)

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import partial
 from typing import Any
 
 from blumfeld.metadata.brokers.migration import MigrationState, brokers_of_tree, migration_state, reads_tree
-from blumfeld.metadata.decision import ControllerDecision, ControllerState, Moment
 from blumfeld.metadata.image.cluster_image import MetadataImage
 from blumfeld.spi.cluster import ClusterImage, Endpoint, ImageDelta
 from blumfeld.spi.completion import Completion
@@ -28,6 +26,7 @@ from blumfeld_consensus_zk_compat.migration.leadership import Leadership
 from blumfeld_consensus_zk_compat.node.handlers import shutdown_handlers
 from blumfeld_consensus_zk_compat.ports import ReplicaFailed, StaleController
 from blumfeld_consensus_zk_compat.pushes.controller_pushes import ControllerPushes
+from blumfeld_consensus_zk_compat.pushes.plan import reached_at
 from blumfeld_consensus_zk_compat.tree.limits import check_fits
 from blumfeld_consensus_zk_compat.tree.versions import TreeVersions
 from blumfeld_consensus_zk_compat.tree.writing import TreeWriter
@@ -86,7 +85,6 @@ class ZkMigration:
             endpoint=self._own_endpoint,
             make_pushes=self._make_pushes,
             chroot=self._chroot,
-            listener=self._listener,
         )
 
     def lead_no_more(self) -> None:
@@ -99,7 +97,7 @@ class ZkMigration:
         """As ``Migration.decide_of``: if an answer was lost, no push tells a leader of its ISR."""
         if not isinstance(command, AlterPartitionRequest):
             return None
-        return partial(_alter_or_tell_again, command)
+        return lambda state, moment: alter_or_tell_again(state, command, moment)
 
     def review(self, command: object, image: ClusterImage, records: Sequence[Message]) -> None:
         """As ``Migration.review``."""
@@ -129,10 +127,6 @@ class ZkMigration:
         await written
         late.cancel()
 
-    async def stop(self) -> None:
-        """As ``Migration.stop``: a leadership ends its session by itself."""
-        self.lead_no_more()
-
     def _image_changed(self, image: ClusterImage, delta: ImageDelta) -> None:
         if self._leadership is not None and not delta.first:
             assert isinstance(image, MetadataImage)
@@ -148,11 +142,8 @@ class ZkMigration:
         assert isinstance(request, ControlledShutdownRequest)
         if self._controller is None:
             raise BrokerError(ErrorCode.NOT_CONTROLLER)
-
-        def decide(state: ControllerState, moment: Moment) -> ControllerDecision:
-            return shut_down(state, request, moment)
-
-        return self._controller.decide(f"broker {request.broker_id} shuts down", decide)
+        words = f"broker {request.broker_id} shuts down"
+        return self._controller.decide(words, lambda state, moment: shut_down(state, request, moment))
 
     # Parts of a leadership
 
@@ -169,25 +160,20 @@ class ZkMigration:
         return None
 
     def _make_pushes(
-        self, *, replica_failed: ReplicaFailed, stale_controller: StaleController, listener: str
+        self, *, replica_failed: ReplicaFailed, stale_controller: StaleController
     ) -> ControllerPushes:
         return ControllerPushes(
             runtime=self._runtime,
             events=self._events,
-            listener=listener,
-            send=partial(self._push, listener),
+            listener=self._listener,
+            send=self._push,
             replica_failed=replica_failed,
             stale_controller=stale_controller,
             tells=reads_tree,
         )
 
-    def _push(
-        self, listener: str, broker_id: int, request: Message, timeout_ms: float
-    ) -> Completion[Message]:
+    def _push(self, broker_id: int, request: Message, timeout_ms: float) -> Completion[Message]:
+        broker = self._composition.metadata.image.brokers.get(broker_id)
+        at = None if broker is None else reached_at(broker, self._listener)
+        listener = self._listener if at is None else at.listener
         return self._composition.peers.channel(broker_id, listener, "pushes").send(request, timeout_ms)
-
-
-def _alter_or_tell_again(
-    command: AlterPartitionRequest, state: ControllerState, moment: Moment
-) -> ControllerDecision:
-    return alter_or_tell_again(state, command, moment)

@@ -30,7 +30,7 @@ class ControllerPushes:
     """Made for one controller epoch → begun → stopped.
 
     :param send: reaches a broker on the listener that brokers use among themselves
-    :param listener: its name
+    :param listener: its name; "" for the first one of each broker
     :param tells: whether a broker is told anything; in a migration some brokers read the log of the quorum
     """
 

@@ -13,7 +13,7 @@ import msgspec
 
 from blumfeld.metadata.image.cluster_image import MetadataImage
 from blumfeld.metadata.partitions.directories import directory_of, has_online_directory
-from blumfeld.spi.cluster import PartitionImage, TopicImage
+from blumfeld.spi.cluster import BrokerImage, Endpoint, PartitionImage, TopicImage
 from blumfeld.spi.consensus import Controller as ControllerId
 from blumfeld.spi.storage import TopicPartition
 from blumfeld.wire.messages.leader_and_isr import (
@@ -242,10 +242,18 @@ def stop_replica(sender: Sender, stops: Iterable[tuple[TopicPartition, Stop]]) -
     )
 
 
+def reached_at(broker: BrokerImage, listener: str) -> Endpoint | None:
+    """Returns where other brokers, and controllers, reach a broker.
+
+    :param listener: the one that brokers use among themselves; "" for the first one of each broker
+    """
+    return broker.endpoint(listener) if listener else next(iter(broker.endpoints), None)
+
+
 class LiveBrokers:
     """The brokers that have a znode now, in the forms that requests list them.
 
-    :param listener: the name of the listener that brokers use among themselves
+    :param listener: as of :func:`reached_at`
     """
 
     def __init__(self, image: MetadataImage, listener: str) -> None:
@@ -274,7 +282,7 @@ class LiveBrokers:
         """Returns those of these brokers that live and have the listener."""
         found = []
         for broker_id in ids:
-            at = self._image.brokers[broker_id].endpoint(self._listener) if broker_id in self.ids else None
+            at = reached_at(self._image.brokers[broker_id], self._listener) if broker_id in self.ids else None
             if at is not None:
                 found.append(LeaderAndIsrLiveLeader(broker_id=broker_id, host_name=at.host, port=at.port))
         return found

@@ -76,9 +76,7 @@ def test_a_tree_that_is_given_back_has_a_controller_of_its_own_again() -> None:
         return nodes.all[4].is_running
 
     async def story() -> None:
-        await nodes.create("orders", 1, 3)
-        await nodes.start_quorum()
-        await nodes.migrated()
+        await nodes.begin()
         assert facts_of(await nodes.tree(), MigrationNode()).absent == ()
         await nodes.machine(3).stop()
         async with nodes.tree_session() as session:

@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from importlib.metadata import EntryPoint
 from typing import Any, cast
 
 from blumfeld.kernel.composing.plan import Plan
 from blumfeld.metadata.brokers.migration import MigrationState, migration_state
 from blumfeld.metadata.image.cluster_image import MetadataImage
-from blumfeld.plugging.registry import GROUP
-from blumfeld.spi.cluster import TOPIC_RESOURCE, PartitionImage
-from blumfeld.spi.hooks import Composition
+from blumfeld.spi.cluster import TOPIC_RESOURCE, Endpoint, PartitionImage
 from blumfeld.spi.scheduler import Lane
-from blumfeld.spi.zookeeper import ZooKeeper
 from blumfeld.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
 from blumfeld.wire.messages.incremental_alter_configs import (
     AlterableConfig,
@@ -24,13 +20,11 @@ from blumfeld.wire.messages.incremental_alter_configs import (
     IncrementalAlterConfigsResponse,
 )
 from blumfeld.wire.schema import Message
-from blumfeld_consensus_zk_compat import Plugin
-from blumfeld_consensus_zk_compat.tree import paths
-from blumfeld_consensus_zk_compat.tree.forms import MigrationNode, encode_migration
+from blumfeld_consensus_zk_compat.commands.tree_work import roll_back
 from blumfeld_consensus_zk_compat.tree.loading import Loaded, loaded
 from blumfeld_kit.fakes.runtime import FakeRuntime
 from blumfeld_kit.fakes.zookeeper_session import SimulatedSession
-from blumfeld_kit.simulation.machine.host import ADDRESS, Machine, address_of, plan_of
+from blumfeld_kit.simulation.machine.host import ADDRESS, address_of
 from tests.plugins.consensus_zk_compat.zk_nodes import SESSION_TIMEOUT_MS, ZkNodes
 
 CLUSTER_ID = "4L6g3nShT-eMCtK--X86sw"
@@ -44,52 +38,21 @@ class Migrating(ZkNodes):
     def __init__(self, *, seed: int = 1, quorum: int = 3, config: dict[str, Any] | None = None) -> None:
         self.ready = True
         self.quorum = QUORUM[:quorum]
-        self._plans: dict[int, Callable[[], Plan]] = {}
         super().__init__(3, seed=seed, config=config)
         self.all = dict(enumerate(self.machines, start=1))
         for node_id in self.quorum:
-            self.all[node_id] = self._made(seed, node_id, self._plan(node_id, "controller"))
+            self.all[node_id] = self._machine(node_id, self._plan_of(node_id, "controller"))
         self._observers = 0
 
     # Machines
 
-    def _machine(self, seed: int, node_id: int) -> Machine:
-        return self._made(seed, node_id, self._plan(node_id, "zookeeper"))
+    def _first_plan(self, node_id: int) -> Plan:
+        return self._plan_of(node_id, "zookeeper")
 
-    def _made(self, seed: int, node_id: int, plan: Plan) -> Machine:
-        machine = Machine(
-            seed * 10 + node_id,
-            self.loop,
-            self.network,
-            plan,
-            lambda where, error: self.defects.append((where, error)),
-        )
-        machine.on_event = lambda event, values: self.events.append((node_id, event, dict(values)))
-        return machine
-
-    def _plan(self, node_id: int, kind: str) -> Plan:
+    def _plan_of(self, node_id: int, kind: str) -> Plan:
         """The plan of a node: ``zookeeper``, ``unready`` (a broker that takes part in no migration), ``kraft``,
         ``controller``, or ``ended`` (a controller without a migration)."""
-        nodes = self
-
-        class Simulated(Plugin):
-            def zookeeper(self, composition: Composition, *, create_chroot: bool) -> ZooKeeper:
-                session = nodes.zookeeper.session(
-                    composition.runtime,
-                    chroot=nodes.chroot,
-                    create_chroot=create_chroot,
-                    timeout_ms=SESSION_TIMEOUT_MS,
-                )
-                nodes.sessions[node_id] = session
-                return session
-
-        class Point(EntryPoint):
-            def load(self) -> Any:
-                return Simulated
-
         of_quorum = kind in ("controller", "ended")
-        options = {"connect": f"zookeeper:2181{self.chroot}", "connection_timeout_ms": 10_000}
-        part = {"plugin": "consensus_zk_simulated", "options": options}
         listener: dict[str, Any] = {"name": "PLAINTEXT", "bind": f"{address_of(node_id)}:{ADDRESS[1]}"}
         if of_quorum:
             bind = f"{address_of(node_id)}:{CONTROLLER_PORT}"
@@ -108,19 +71,12 @@ class Migrating(ZkNodes):
             "network": {"plugin": "net_simulated", "listeners": [listener]},
         }
         if kind in ("zookeeper", "unready"):
-            sections["consensus"] = part
-            part["options"] = options | {"metadata_migration_enable": kind == "zookeeper"}
-        elif kind == "controller":
-            sections["migration"] = part
+            sections["consensus"] = self._part(metadata_migration_enable=kind == "zookeeper")
+            return self._plan(node_id, sections)
+        if kind == "controller":
+            sections["migration"] = self._part()
         voters = ",".join(f"{voter}@{address_of(voter)}:{CONTROLLER_PORT}" for voter in self.quorum)
-        keys = {} if kind in ("zookeeper", "unready") else {"controller.quorum.voters": voters}
-        return plan_of(
-            self.config | keys,
-            "storage_local",
-            node_id=node_id,
-            sections=sections,
-            plugins=[Point("consensus_zk_simulated", "tests:Plugin", GROUP)],
-        )
+        return self._plan(node_id, sections, **{"controller.quorum.voters": voters})
 
     async def as_kind(self, node_id: int, kind: str, *, kill: bool = False) -> None:
         """Start a node again as another kind."""
@@ -130,7 +86,7 @@ class Migrating(ZkNodes):
                 machine.crash(power_cut=False)
             else:
                 await machine.stop()
-        machine._plan = self._plan(node_id, kind)
+        machine._plan = self._plan_of(node_id, kind)
         assert await machine.start(), self.events[-10:]
 
     async def start_quorum(self) -> None:
@@ -138,6 +94,12 @@ class Migrating(ZkNodes):
         starts = [asyncio.ensure_future(self.all[node_id].start()) for node_id in self.quorum]
         for start in starts:
             assert await start, self.events[-10:]
+
+    async def begin(self, partitions: int = 1) -> None:
+        """Create the topic ``orders``, and migrate until the tree follows the log."""
+        await self.create("orders", partitions, 3)
+        await self.start_quorum()
+        await self.migrated()
 
     async def migrated(self) -> None:
         """Wait until the tree follows the log."""
@@ -242,10 +204,16 @@ class Migrating(ZkNodes):
         assert last[0] == last[1]
 
     async def roll_back(self) -> None:
-        """What the operator does once the controllers are stopped."""
+        """Stop the controllers, and give the tree back as the operator does."""
+        for node_id in self.quorum:
+            await self.all[node_id].stop()
         async with self.tree_session() as session:
-            await session.delete(paths.CONTROLLER)
-            await session.set(paths.MIGRATION, encode_migration(MigrationNode()))
+            await roll_back(session, self._listens)
+
+    async def _listens(self, endpoint: Endpoint) -> bool:
+        return any(
+            self.all[node_id].is_running for node_id in self.quorum if address_of(node_id) == endpoint.host
+        )
 
 
 def altering(topic: str, name: str, value: str) -> IncrementalAlterConfigsRequest:

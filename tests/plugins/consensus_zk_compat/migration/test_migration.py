@@ -69,10 +69,8 @@ def test_a_cluster_goes_back_to_its_zookeeper_while_all_brokers_read_it() -> Non
         await nodes.migrated()
         assert await nodes.create_at(1, "trades") == 0
         await nodes.write("orders", b"b")
-        for node_id in nodes.quorum:
-            await nodes.all[node_id].stop()
-        before = (await nodes.tree()).image.topics
         await nodes.roll_back()
+        before = (await nodes.tree()).image.topics
         await nodes.until(lambda: nodes.controller > 0)
         await nodes.create("positions", 1, 3)
         await nodes.write("orders", b"c")
@@ -101,8 +99,6 @@ def test_a_cluster_goes_back_to_its_zookeeper_when_all_brokers_read_the_log() ->
             await nodes.until(lambda: nodes.leader("orders", nodes.alive) > 0)
             await nodes.write("orders", b"from node %d" % node_id)
             await nodes.check_equal()
-        for node_id in nodes.quorum:
-            await nodes.all[node_id].stop()
         await nodes.roll_back()
         await nodes.until(lambda: nodes.controller > 0)
         await nodes.write("orders", b"c")
@@ -117,9 +113,7 @@ def test_the_next_leader_of_the_quorum_brings_the_tree_what_the_last_one_did_not
     nodes = Migrating()
 
     async def story() -> None:
-        await nodes.create("orders", 1, 3)
-        await nodes.start_quorum()
-        await nodes.migrated()
+        await nodes.begin()
         first = nodes.leader_of_quorum
         # The leader's session is cut off: what it commits from now on stays in the log.
         nodes.sessions[first].cut()
@@ -165,9 +159,7 @@ def test_a_topic_that_is_deleted_leaves_the_tree_and_the_brokers_that_read_it() 
     nodes = Migrating()
 
     async def story() -> None:
-        await nodes.create("orders", 2, 3)
-        await nodes.start_quorum()
-        await nodes.migrated()
+        await nodes.begin(2)
         await nodes.as_kind(1, "kraft")
         request = DeleteTopicsRequest(topic_names=["orders"], timeout_ms=10_000)
         answer = await nodes.ask(2, request, 5, DeleteTopicsResponse)
@@ -229,7 +221,7 @@ def test_a_broker_of_the_quorum_waits_for_the_copy_of_the_tree() -> None:
         await nodes.as_kind(2, "unready")
         await nodes.start_quorum()
         await nodes.machine(3).stop()
-        nodes.machine(3)._plan = nodes._plan(3, "kraft")
+        nodes.machine(3)._plan = nodes._plan_of(3, "kraft")
         start = asyncio.ensure_future(nodes.machine(3).start())
         await nodes.pause(8_000)
         assert not start.done()
@@ -248,7 +240,7 @@ def test_a_quorum_with_a_cluster_of_its_own_takes_no_other() -> None:
     async def story() -> None:
         await nodes.create("orders", 1, 3)
         for node_id in nodes.quorum:
-            nodes.all[node_id]._plan = nodes._plan(node_id, "ended")
+            nodes.all[node_id]._plan = nodes._plan_of(node_id, "ended")
         await nodes.start_quorum()
         await nodes.as_kind(3, "kraft")
         assert await nodes.create_at(3, "own", 1, 1) == 0
@@ -266,9 +258,7 @@ def test_a_broker_that_reads_the_tree_is_replaced_as_leader_when_it_dies_and_com
     nodes = Migrating()
 
     async def story() -> None:
-        await nodes.create("orders", 1, 3)
-        await nodes.start_quorum()
-        await nodes.migrated()
+        await nodes.begin()
         await nodes.write("orders", b"a")
         leader = nodes.leader("orders", 1)
         epoch = nodes.log_image.topics["orders"].partitions[0].leader_epoch
@@ -289,11 +279,7 @@ def test_controllers_that_come_back_after_a_rollback_leave_the_tree_alone() -> N
     nodes = Migrating()
 
     async def story() -> None:
-        await nodes.create("orders", 1, 3)
-        await nodes.start_quorum()
-        await nodes.migrated()
-        for node_id in nodes.quorum:
-            await nodes.all[node_id].stop()
+        await nodes.begin()
         await nodes.roll_back()
         await nodes.create("trades", 1, 3)
         await nodes.start_quorum()
@@ -310,9 +296,7 @@ def test_a_controller_without_a_migration_ends_none_while_a_broker_reads_the_tre
     nodes = Migrating(quorum=1)
 
     async def story() -> None:
-        await nodes.create("orders", 1, 3)
-        await nodes.start_quorum()
-        await nodes.migrated()
+        await nodes.begin()
         for node_id in (1, 2):
             await nodes.as_kind(node_id, "kraft")
         await nodes.as_kind(4, "ended")
@@ -334,9 +318,7 @@ def test_a_broker_that_reads_the_tree_names_itself_as_controller_while_the_quoru
     nodes = Migrating()
 
     async def story() -> None:
-        await nodes.create("orders", 1, 3)
-        await nodes.start_quorum()
-        await nodes.migrated()
+        await nodes.begin()
         assert [(await nodes.shown(node_id)).controller_id for node_id in (1, 2, 3)] == [1, 2, 3]
 
     nodes.run(story())
@@ -347,9 +329,7 @@ def test_a_node_that_has_not_seen_the_claim_writes_no_configuration() -> None:
     nodes = Migrating()
 
     async def story() -> None:
-        await nodes.create("orders", 1, 3)
-        await nodes.start_quorum()
-        await nodes.migrated()
+        await nodes.begin()
         node = nodes.metadata(1)
         altered = node._altered(altering("orders", "retention.ms", "1000"), 10_000)
         await nodes.until(lambda: altered.done)
@@ -364,9 +344,7 @@ def test_a_reassignment_is_listed_by_no_broker_that_reads_the_tree() -> None:
     nodes = Migrating()
 
     async def story() -> None:
-        await nodes.create("orders", 1, 3)
-        await nodes.start_quorum()
-        await nodes.migrated()
+        await nodes.begin()
         request = ListPartitionReassignmentsRequest(topics=None)
         answer = await nodes.ask(1, request, 0, ListPartitionReassignmentsResponse)
         assert answer.error_code == ErrorCode.UNSUPPORTED_VERSION
@@ -379,16 +357,13 @@ def test_a_cluster_that_went_back_migrates_again_with_controllers_that_were_form
     nodes = Migrating(quorum=1)
 
     async def story() -> None:
-        await nodes.create("orders", 1, 3)
-        await nodes.start_quorum()
-        await nodes.migrated()
+        await nodes.begin()
         for node_id in (1, 2):
             await nodes.as_kind(node_id, "kraft")
             await nodes.write("orders", b"node %d reads the log" % node_id)
         for node_id in (1, 2):
             await nodes.as_kind(node_id, "zookeeper")
             await nodes.write("orders", b"node %d reads the tree" % node_id)
-        await nodes.all[4].stop()
         await nodes.roll_back()
         await nodes.until(lambda: nodes.controller > 0)
         nodes.all[4].disk.tree = Tree()
@@ -464,9 +439,7 @@ def test_a_broker_that_comes_later_and_takes_no_part_is_not_registered() -> None
     nodes = Migrating(quorum=1)
 
     async def story() -> None:
-        await nodes.create("orders", 1, 3)
-        await nodes.start_quorum()
-        await nodes.migrated()
+        await nodes.begin()
         async with nodes.tree_session() as session:
             await session.create(
                 paths.broker(9), encode_broker(BrokerNode(endpoints=(Endpoint("PLAINTEXT", "kafka", 9092),)))
@@ -476,5 +449,23 @@ def test_a_broker_that_comes_later_and_takes_no_part_is_not_registered() -> None
             )
             await nodes.pause(1_000)
         assert sorted(nodes.log_image.brokers) == [1, 2, 3]
+
+    nodes.run(story())
+
+
+def test_a_broker_goes_back_to_the_tree_after_the_quorum_has_another_leader_and_no_broker_read_it() -> None:
+    """The new leader found no broker in the tree that would name the listener of brokers."""
+    nodes = Migrating()
+
+    async def story() -> None:
+        await nodes.begin()
+        for node_id in (1, 2, 3):
+            await nodes.as_kind(node_id, "kraft")
+        followed = nodes.said("the ZooKeeper follows the log")
+        nodes.all[nodes.leader_of_quorum].crash(power_cut=False)
+        await nodes.until(lambda: nodes.said("the ZooKeeper follows the log") > followed, 90)
+        await nodes.as_kind(1, "zookeeper")
+        await nodes.until(lambda: nodes.hosts("orders", 1))
+        await nodes.check_equal()
 
     nodes.run(story())

@@ -150,8 +150,6 @@ class Life:
                 await self.as_kind(node_id, kind)
                 await self.whole()
         if goes_back:
-            for node_id in nodes.quorum:
-                await nodes.all[node_id].stop()
             await nodes.roll_back()
             await nodes.until(lambda: nodes.controller > 0)
         else:
