@@ -78,6 +78,7 @@ def test_a_failure_prints_the_command_that_repeats_it(capsys: pytest.CaptureFixt
     [
         (["--seeds", "x"], "--seeds"),
         (["--faults", "rain"], "allowed are kill"),
+        (["--workload", "cluster", "--faults", "kill,zk-cut"], "zk-cut needs --consensus zookeeper"),
         (["--workload", "nothing"], "one of brokers"),
         (["--workload", "tests:nothing"], "can't be loaded"),
         (["--storage", "nothing"], "storage"),

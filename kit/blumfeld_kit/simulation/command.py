@@ -16,6 +16,7 @@ from blumfeld.plugging.errors import ManifestError
 from blumfeld_kit.simulation.cluster.workload import Cluster
 from blumfeld_kit.simulation.seeds import seeds_of
 from blumfeld_kit.simulation.swarm import FaultClass, Shape, SwarmFailure, SwarmReport
+from blumfeld_kit.simulation.swarm.faults import OF_ZOOKEEPER
 from blumfeld_kit.simulation.swarm.reduction import RUNS_MAX, shrunk
 from blumfeld_kit.simulation.swarm.shape import KRAFT, SETTLE_S, ZOOKEEPER
 from blumfeld_kit.simulation.swarm.totals import Totals
@@ -78,7 +79,7 @@ def simulate(
             storage=storage,
             consensus=_consensus(consensus, make),
             workload=workload,
-            faults=classes_of(faults),
+            faults=classes_of(faults, consensus),
         )
         results = sweep(shape, wanted, make, jobs=jobs, minutes=minutes)
         _show_all(results, make, shrink=shrink, report=report)
@@ -106,11 +107,14 @@ def _consensus(name: str, make: MakeWorkload) -> str:
 
 
 class UnknownFaultError(ValueError):
-    """No class of faults has this name."""
+    """No class of faults has this name, or the consensus knows no such fault."""
 
 
-def classes_of(text: str) -> tuple[FaultClass, ...] | None:
-    """Parse ``--faults``. ``None`` means all that the workload survives. :raises UnknownFaultError: an unknown name"""
+def classes_of(text: str, consensus: str) -> tuple[FaultClass, ...] | None:
+    """Parse ``--faults``. ``None`` means all that the workload survives.
+
+    :raises UnknownFaultError: an unknown name, or a fault of a ZooKeeper where there is none
+    """
     if text in (ALL, NONE):
         return None if text == ALL else ()
     known = {fault_class.value: fault_class for fault_class in FaultClass}
@@ -118,6 +122,8 @@ def classes_of(text: str) -> tuple[FaultClass, ...] | None:
     unknown = [name for name in names if name not in known]
     if unknown:
         raise UnknownFaultError(f"--faults: {unknown[0]!r}; allowed are {', '.join(known)}, {ALL} and {NONE}")
+    if consensus != ZOOKEEPER and (without := [name for name in names if known[name] in OF_ZOOKEEPER]):
+        raise UnknownFaultError(f"--faults: {without[0]} needs --consensus {ZOOKEEPER}")
     return tuple(known[name] for name in names)
 
 
