@@ -13,20 +13,9 @@ import pytest
 if TYPE_CHECKING:
     from _pytest.terminal import TerminalReporter
 
-pytest.register_assert_rewrite(  # the name of a package covers its modules
-    "blumfeld_kit.assignor_contract",
-    "blumfeld_kit.consensus_contract",
-    "blumfeld_kit.groups",
-    "blumfeld_kit.object_store_contract",
-    "blumfeld_kit.observer_contract",
-    "blumfeld_kit.storage_contract",
-    "blumfeld_kit.storage_driver",
-    "blumfeld_kit.transport_contract",
-    "blumfeld_kit.zookeeper_contract",
-)
-
 _CONTRACTS = {
     "blumfeld_kit.assignor_contract": "blumfeld.spi.assignors, docs/write-an-assignor.md",
+    "blumfeld_kit.authorizer_contract": "blumfeld.spi.security, docs/security.md",
     "blumfeld_kit.consensus_contract": "blumfeld.spi.consensus, docs/adr/0004-consensus-contract.md",
     "blumfeld_kit.groups": "blumfeld.spi.groups, docs/adr/0006-groups-contract.md",
     "blumfeld_kit.object_store_contract": "blumfeld.spi.object_store, docs/adr/0046-tiered-storage.md",
@@ -36,6 +25,9 @@ _CONTRACTS = {
     "blumfeld_kit.zookeeper_contract": "blumfeld.spi.zookeeper, docs/adr/0047-zookeeper-mode.md",
 }
 """Module of a contract kit → the pages where a plug-in's author reads more about its contract."""
+# The name of a package covers its modules.
+pytest.register_assert_rewrite(*_CONTRACTS, "blumfeld_kit.storage_driver")
+
 _SIMULATED = "a storage that can be simulated"
 """Key of a report's user property, whose value is the name of the kit's subclass. xdist sends these to its master."""
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+import blumfeld_kit
 from blumfeld_kit import pytest_plugin
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -50,6 +51,12 @@ def test_a_failure_says_what_the_contract_demands_and_where_to_read_more(tmp_pat
     assert "Read more: blumfeld.spi.assignors, docs/write-an-assignor.md" in output
     assert output.count("The contract demands") == 1
     assert "'two words' ==" in output  # the kit's asserts are rewritten and show values
+
+
+def test_each_contract_of_the_kit_has_a_page_where_to_read_more() -> None:
+    homes = {name: getattr(blumfeld_kit, name).__module__ for name in blumfeld_kit.__all__}
+    known = tuple(f"{kit}." for kit in pytest_plugin._CONTRACTS)
+    assert not [name for name, home in homes.items() if not f"{home}.".startswith(known)]
 
 
 STORAGE_SUITE = """
