@@ -98,8 +98,7 @@ class ConsensusContract(ConsensusKit):
             first = await opened.begun()
             epoch = _epoch(opened, first)
             opened.machine(first).crash(power_cut=False)
-            await opened.until(lambda: opened.controller not in (0, first), "another controller")
-            assert _epoch(opened, opened.controller) > epoch
+            assert _epoch(opened, await opened.successor(first)) > epoch
 
         opened.run(story())
 
@@ -111,7 +110,7 @@ class ConsensusContract(ConsensusKit):
             for name in NAMES:
                 assert await opened.create(first, name) is ErrorCode.NONE
             opened.machine(first).crash(power_cut=True)
-            await opened.until(lambda: opened.controller not in (0, first), "another controller")
+            await opened.successor(first)
             await opened.until(
                 lambda: all(_all_show(opened, name) for name in NAMES),
                 "the topics at every node that is left",
@@ -129,9 +128,9 @@ class ConsensusContract(ConsensusKit):
             first = await opened.begun()
             epoch = _epoch(opened, first)
             await opened.machine(first).run(_awaited(opened.metadata(first).resign()))
-            await opened.until(lambda: opened.controller not in (0, first), "another controller")
-            assert _epoch(opened, opened.controller) > epoch
-            assert await opened.create(opened.controller, "behind") is ErrorCode.NONE
+            second = await opened.successor(first)
+            assert _epoch(opened, second) > epoch
+            assert await opened.create(second, "behind") is ErrorCode.NONE
 
         opened.run(story())
 
@@ -144,10 +143,7 @@ class ConsensusContract(ConsensusKit):
             first = await opened.begun()
             machine = opened.machine(first)
             machine.pause()
-            others = [one for one in opened.ids if one != first]
-            await opened.until(lambda: _controller_among(opened, others), "another controller")
-            second = _controller_among(opened, others)
-            assert await opened.create(second, "new", replicas=2) is ErrorCode.NONE
+            assert await opened.create(await opened.successor(first), "new", replicas=2) is ErrorCode.NONE
             machine.resume()
             code = await opened.code_of(opened.create(first, "new", replicas=2))
             assert code in (ErrorCode.NONE, ErrorCode.NOT_CONTROLLER, ErrorCode.REQUEST_TIMED_OUT)
@@ -256,7 +252,7 @@ class ConsensusContract(ConsensusKit):
             for one in opened.ids:
                 await allocate(one)
             opened.machine(first).crash(power_cut=False)
-            await opened.until(lambda: opened.controller not in (0, first), "another controller")
+            await opened.successor(first)
             for one in opened.ids:
                 await allocate(one)
             blocks.sort(key=lambda block: block.start)
@@ -560,15 +556,6 @@ def _epoch(nodes: Nodes, node_id: int) -> int:
     controller = nodes.metadata(node_id).controller
     assert controller is not None
     return controller.epoch
-
-
-def _controller_among(nodes: Nodes, node_ids: list[int]) -> int:
-    """Return the node of these that says that it is the controller; 0 if none does."""
-    for one in node_ids:
-        known = nodes.metadata(one).controller
-        if known is not None and known.node_id == one:
-            return one
-    return 0
 
 
 def _ids(nodes: Nodes, name: str) -> set[bytes | None]:

@@ -154,6 +154,11 @@ class Nodes:
         await self.until(agreed, "all nodes to know one controller and all brokers")
         return self.controller
 
+    async def successor(self, former: int) -> int:
+        """Wait until another node than this one is the controller. Return it."""
+        await self.until(lambda: self.controller not in (0, former), "another controller")
+        return self.controller
+
     async def submit(
         self,
         node_id: int,

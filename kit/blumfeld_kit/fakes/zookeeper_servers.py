@@ -334,10 +334,10 @@ class Ensemble:
         self.leader.tree = self.tree
         self.writes = 0
         """Writes decided so far, refused ones too."""
-        self.deciding: Callable[[int, Sequence[Operation]], None] = _nobody_looks
+        self.deciding: Callable[[int, Sequence[Operation]], None] = nobody_looks
         """Is called with the session and the operations before a write is decided. It may end the session: then the
         write doesn't take place."""
-        self.decided: Callable[[Sequence[Operation], Stamp], None] = _nobody_looks
+        self.decided: Callable[[Sequence[Operation], Stamp], None] = nobody_looks
         """Is called with all that a write, or the end of a session, has done to the tree, before any server
         tells of it. It writes nothing itself."""
         self._protected: dict[str, str] = {}
@@ -440,7 +440,7 @@ class Ensemble:
         assert self.leader is not None
         stamp = self._stamp(0)
         done, _ = self.tree.change(operations, stamp)
-        self._commit(Entry(stamp, tuple(done), _nobody_looks, None))
+        self._commit(Entry(stamp, tuple(done), nobody_looks, None))
 
     def protect(self, path: str, auth: str) -> None:
         """Let only sessions with this name write at or below ``path``."""
@@ -622,5 +622,5 @@ class Ensemble:
             self._touch(session)
 
 
-def _nobody_looks(*_: object) -> None:
-    return None
+def nobody_looks(*_: object) -> None:
+    """Do nothing: the value of :attr:`Ensemble.deciding` and :attr:`Ensemble.decided` where no test asks."""

@@ -177,6 +177,19 @@ class XorLayer:
         return self.GOODBYE
 
 
+class CountingLayer(XorLayer):
+    """A layer that notes the size of each piece that it is handed to send."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.pieces: list[int] = []
+
+    def to_send(self, plain: bytes | memoryview) -> bytes:
+        """Note the size."""
+        self.pieces.append(len(plain))
+        return super().to_send(plain)
+
+
 class SlowLayer(XorLayer):
     """A layer that leaves received bytes lying until the test calls :meth:`finish` on the loop."""
 

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 
 from blumfeld.spi.zookeeper import Check, Delete, Operation, SessionState
 from blumfeld_kit.fakes.zookeeper import SimulatedZooKeeper
+from blumfeld_kit.fakes.zookeeper_servers import nobody_looks
 from blumfeld_kit.fakes.zookeeper_session import SimulatedSession
 from blumfeld_kit.simulation.machine.host import Machine
 from blumfeld_kit.simulation.swarm.faults import FaultClass, lasts_s
@@ -58,7 +59,7 @@ class ZooKeeperFaults:
         if coordination is None:
             return
         servers = coordination.servers
-        servers.deciding = _nothing
+        servers.deciding = nobody_looks
         for server in servers.servers:
             server.lag_ms = 0.0
             servers.join(server.number)
@@ -207,7 +208,7 @@ class ZooKeeperFaults:
         try:
             await asyncio.wait((met,), timeout=seconds)
         finally:
-            servers.deciding = _nothing
+            servers.deciding = nobody_looks
         return met.result() if met.done() else None
 
     def _session_of(self, session_id: int) -> SimulatedSession | None:
@@ -257,7 +258,3 @@ class ZooKeeperFaults:
             else:
                 servers.hang(seconds * 500.0)
                 await asyncio.sleep(seconds / 2)
-
-
-def _nothing(*_: object) -> None:
-    return None
