@@ -98,6 +98,7 @@ def pattern_rules(entries: tuple[Entry, ...]) -> PatternRules:
 
 Pattern = tuple[int, str]
 """The type and the name of a pattern."""
+_NO_PATTERNS: PersistentMap[Pattern, bool] = PersistentMap()
 SubjectKey = tuple[int, str, str]
 """The type of resource, the principal and the host."""
 
@@ -105,14 +106,19 @@ SubjectKey = tuple[int, str, str]
 class Subject:
     """The ACLs of one principal from one host on resources of one type. Never changed."""
 
-    __slots__ = ("by_pattern", "prefixes")
+    __slots__ = ("allowing", "by_pattern", "prefixes")
 
     def __init__(
-        self, by_pattern: PersistentMap[Pattern, PatternRules], prefixes: dict[int, int] | None = None
+        self,
+        by_pattern: PersistentMap[Pattern, PatternRules],
+        prefixes: dict[int, int] | None = None,
+        allowing: dict[int, PersistentMap[Pattern, bool]] | None = None,
     ) -> None:
         self.by_pattern = by_pattern
         self.prefixes = prefixes or {}
         """Length of a prefix → how many prefixes of this length there are."""
+        self.allowing = allowing or {}
+        """Operation → the patterns on which an ACL allows just this operation. The patterns are the keys."""
 
     def of(self, name: str) -> Iterator[PatternRules]:
         """Yields the rules on the resource of this name."""
@@ -130,7 +136,21 @@ class Subject:
                 for pattern, rules in changes.items()
             ),
         )
-        return Subject(self.by_pattern.updated(changes), prefixes)
+        by_operation: dict[int, dict[Pattern, bool]] = {}
+        for pattern, rules in changes.items():
+            for operation in _allowed_by(self.by_pattern.get(pattern)):
+                by_operation.setdefault(operation, {})[pattern] = REMOVED
+            for operation in _allowed_by(None if rules is REMOVED else rules):
+                by_operation.setdefault(operation, {})[pattern] = True
+        allowing = dict(self.allowing)
+        for operation, patterns in by_operation.items():
+            allowing[operation] = allowing.get(operation, PersistentMap()).updated(patterns)
+        return Subject(self.by_pattern.updated(changes), prefixes, allowing)
+
+
+def _allowed_by(rules: PatternRules | None) -> set[int]:
+    """Returns the operations that entries allow by their own numbers."""
+    return set() if rules is None else {entry.operation for entry in rules.entries if entry.allows}
 
 
 def patterns_of(name: str, prefixes: Iterable[int]) -> Iterator[Pattern]:
@@ -225,7 +245,8 @@ class Acls:
 
     def verdict_of_type(self, principal: str, host: str, operation: int, resource_type: int) -> bool:
         """Returns whether ACLs allow it on some resource of this type, as Kafka's ``authorizeByResourceType`` finds it:
-        an ACL allows it, and none denies it on all that this one allows. Implied operations don't count.
+        an ACL allows it, and none denies it on all that this one allows. Implied operations don't count. It looks at
+        the patterns that are allowed until one isn't denied.
         """
         subjects = self._subjects_of(principal, host, resource_type)
         if any(_says(s.by_pattern.get((LITERAL, WILDCARD)), operation, allows=False) for s in subjects):
@@ -233,13 +254,14 @@ class Acls:
         if any(_says(s.by_pattern.get((LITERAL, WILDCARD)), operation, allows=True) for s in subjects):
             return True
         return any(
-            _says(rules, operation, allows=True) and not _is_covered(pattern, operation, subjects)
+            not _is_covered(pattern, operation, subjects)
             for subject in subjects
-            for pattern, rules in subject.by_pattern.items()
+            for allowed in (operation, ALL)
+            for pattern, _ in subject.allowing.get(allowed, _NO_PATTERNS).items()
         )
 
     def has_resource(self, resource_type: int, name: str) -> bool:
-        """Returns whether there is an ACL on this resource, of whatever principal."""
+        """Returns whether there is an ACL on this resource, for any principal."""
         prefixes = self.resource_prefixes.get(resource_type, {})
         return any(self.resources.get((resource_type, *p)) is not None for p in patterns_of(name, prefixes))
 
@@ -253,15 +275,10 @@ class Acls:
 
     def updated(self, changes: Iterable[tuple[bytes, Acl | None]]) -> Acls:
         """Returns the ACLs after the changes, in their order: (id, the ACL, or ``None`` for one that goes)."""
-        by_id: dict[bytes, Acl | None] = {}
-        before: dict[bytes, Acl | None] = {}
-        for acl_id, acl in changes:
-            if acl_id not in before:
-                before[acl_id] = self.get(acl_id)
-            by_id[acl_id] = acl
+        by_id = dict(changes)
         step = _Step(self)
         for acl_id, acl in by_id.items():
-            old = before[acl_id]
+            old = self.get(acl_id)
             if old is not None:
                 step.remove(acl_id, old)
             if acl is not None:
@@ -285,7 +302,7 @@ class Acls:
 
 
 class _Step:
-    """The changes of one update, by what they touch, so that each part is copied once."""
+    """The changes of one update, collected by subject and by resource, so that each is copied once."""
 
     def __init__(self, acls: Acls) -> None:
         self._acls = acls

@@ -174,6 +174,27 @@ def test_a_verdict_and_a_change_among_many_acls_cost_no_scan(shape: str) -> None
     assert many[1] < 3 * few[1] + 500
 
 
+@pytest.mark.parametrize("operation", ["Read", "Write"])
+def test_a_right_on_some_topic_costs_no_scan(operation: str) -> None:
+    """A client that may only read asks for Write on any at each start of an idempotent producer."""
+
+    def steps(count: int) -> int:
+        acls = acls_of(*(_entry("one principal", number) for number in range(count)))
+        asked = ("User:7", "h", operation, "Topic")
+        return _lines(lambda: StandardRules().authorize_by_type(acls, *asked))
+
+    assert steps(16_000) < 2 * steps(1_000)
+
+
+def test_a_right_on_some_topic_ends_with_its_last_acl() -> None:
+    def may_write(acls: Acls) -> bool:
+        return StandardRules().authorize_by_type(acls, "User:a", "h", "Write", "Topic")
+
+    acls = acls_of(topic("a", "Read"), topic("b", "Write"), topic("b", "Read"))
+    assert may_write(acls)
+    assert not may_write(acls.updated([(id_of(1), None)]))
+
+
 def _steps_of_a_verdict_and_a_change(shape: str, count: int) -> tuple[int, int]:
     acls = acls_of(*(_entry(shape, number) for number in range(count)))
     verdict = _lines(lambda: StandardRules().authorize(acls, "User:7", "h", "Write", "Topic", "topic-7"))
