@@ -7,7 +7,7 @@ from typing import Any, TypeAlias
 
 from blumfeld.spi.completion import Steps
 from blumfeld.spi.context import ApiHandler, RequestContext, TakesSteps
-from blumfeld.spi.steps import KEY_CHARACTERS_AT_ONCE, _steps_by_parts, result_of
+from blumfeld.spi.steps import KEY_CHARACTERS_AT_ONCE, result_of, steps_by_parts
 
 ServeInSteps: TypeAlias = "Callable[[Any, RequestContext], Steps[Any]]"
 """Serves one large request."""
@@ -20,9 +20,7 @@ def by_elements(
 
     def serve(request: Any, context: RequestContext) -> Steps[Any]:
         whole: Any = handler()
-        return _steps_by_parts(whole.handle, whole.error_response, asked, answered, **bounds)(
-            request, context
-        )
+        return steps_by_parts(whole.handle, whole.error_response, asked, answered, **bounds)(request, context)
 
     return serve
 

@@ -78,7 +78,7 @@ def in_parts(
         request is used up by them. A defect in a part raises :class:`PartlyFailed` at the end; the parts after it
         aren't served
     """
-    steps = _steps_by_parts(handle, error_response, asked, answered, chunk, once, named)
+    steps = steps_by_parts(handle, error_response, asked, answered, chunk, once, named)
 
     @wraps(handle)
     def serve(request: Any, context: RequestContext) -> Any:
@@ -105,13 +105,13 @@ def errors_by_elements(
         def refuse(part: Any, _: object) -> Message:
             return error_response(part, code, message)
 
-        serve = _steps_by_parts(refuse, error_response, asked, answered)
+        serve = steps_by_parts(refuse, error_response, asked, answered)
         return serve(request, cast("RequestContext", None))
 
     return steps
 
 
-def _steps_by_parts(
+def steps_by_parts(
     handle: Serve,
     error_response: Callable[[Any, int, str | None], Message],
     asked: tuple[str, ...],
@@ -120,6 +120,8 @@ def _steps_by_parts(
     once: Callable[[Any], Hashable] | None = None,
     named: str = "",
 ) -> Callable[[Any, RequestContext], Steps[Any]]:
+    """As :func:`in_parts`, for a request that is to be served part by part whatever its size."""
+
     def steps(request: Any, context: RequestContext) -> Steps[Any]:
         elements: list[Any] | None = getattr(request, asked[0])
         if elements is None:

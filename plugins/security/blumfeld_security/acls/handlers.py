@@ -14,7 +14,7 @@ from blumfeld.spi.completion import Completion, Steps
 from blumfeld.spi.consensus import ClusterMetadata, submit_for
 from blumfeld.spi.context import ApiHandler, RequestContext
 from blumfeld.spi.hooks import Composition
-from blumfeld.spi.steps import at_once, errors_by_elements, in_parts
+from blumfeld.spi.steps import at_once, errors_by_elements, in_parts, steps_by_parts
 from blumfeld.wire.errors import BrokerError, ErrorCode
 from blumfeld.wire.messages.create_acls import AclCreationResult, CreateAclsRequest, CreateAclsResponse
 from blumfeld.wire.messages.delete_acls import DeleteAclsFilterResult, DeleteAclsRequest, DeleteAclsResponse
@@ -114,7 +114,8 @@ class AclApis:
         if scanning * len(self._acls()) <= SCANNED_AT_ONCE and not context.is_large:
             return self._decided(request, context)
         chunk = max(1, min(CREATIONS_AT_ONCE, SCANNED_AT_ONCE // max(1, len(self._acls()))))
-        return _parts_of_deletion(self._decided, request, context, chunk)
+        by_parts = steps_by_parts(self._decided, _deleted, ("filters",), ("filter_results",), chunk)
+        return by_parts(request, context)
 
     def _acls(self) -> Acls:
         acls: Acls = self._metadata.image.section(SECTION)
@@ -160,21 +161,6 @@ def _description(acls: Acls, acl_filter: AclFilter) -> Steps[Message]:
             )
         yield None
     return DescribeAclsResponse(error_message=None, resources=list(resources.values()))
-
-
-def _parts_of_deletion(
-    decide: Any, request: DeleteAclsRequest, context: RequestContext, chunk: int
-) -> Steps[Message]:
-    answer = DeleteAclsResponse()
-    for start in range(0, len(request.filters), chunk):
-        part = DeleteAclsRequest(filters=request.filters[start : start + chunk])
-        try:
-            decided = decide(part, context)
-            yield decided
-            answer.filter_results += decided.result().filter_results
-        except BrokerError as error:
-            answer.filter_results += _deleted(part, int(error.code), error.message).filter_results
-    return answer
 
 
 def _described(_request: DescribeAclsRequest, code: int, message: str | None) -> DescribeAclsResponse:
