@@ -20,6 +20,7 @@ from blumfeld.wire.messages.delete_acls import (
     DeleteAclsRequest,
     DeleteAclsResponse,
 )
+from blumfeld.wire.messages.describe_acls import DescribeAclsRequest
 from blumfeld.wire.messages.metadata_records import RemoveAccessControlEntryRecord
 from blumfeld.wire.schema import Message
 from blumfeld_security.acls.filters import AclFilter, check_new
@@ -100,8 +101,8 @@ class DeleteAcls:
         return Decided(records, DeleteAclsResponse(filter_results=results))
 
 
-def filter_of(asked: DeleteAclsFilter) -> AclFilter:
-    """Returns the filter of a request."""
+def filter_of(asked: DeleteAclsFilter | DescribeAclsRequest) -> AclFilter:
+    """Returns a filter of a request."""
     return AclFilter(
         asked.resource_type_filter,
         asked.resource_name_filter,

@@ -69,15 +69,7 @@ class AclApis:
         :raises BrokerError: CLUSTER_AUTHORIZATION_FAILED
         """
         _check(context, "Describe")
-        acl_filter = AclFilter(
-            request.resource_type_filter,
-            request.resource_name_filter,
-            request.pattern_type_filter,
-            request.principal_filter,
-            request.host_filter,
-            request.operation,
-            request.permission_type,
-        )
+        acl_filter = filter_of(request)
         if _closes([acl_filter], context):
             return DescribeAclsResponse()
         steps = _description(self._acls(), acl_filter)
