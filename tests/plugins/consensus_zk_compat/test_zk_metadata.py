@@ -380,6 +380,30 @@ def test_a_log_of_a_topic_that_nobody_has_any_more_gives_way_to_a_new_topic_of_i
     nodes.run(story())
 
 
+def test_a_log_gives_way_whose_topic_was_deleted_before_the_first_order_for_it_came() -> None:
+    """The tree that the node read had the topic. No order to delete the replica came, and the next topic's did."""
+    nodes = ZkNodes(2)
+
+    async def story() -> None:
+        await nodes.create("orders", replicas=2)
+        down = 3 - nodes.controller
+        await nodes.machine(down).stop()
+        silent = nodes.sessions[nodes.controller]
+        silent.cut()
+        assert await nodes.machine(down).start()
+        for path in paths_of("orders"):
+            await nodes.sessions[down].delete(path)
+        await nodes.until(lambda: nodes.controller == down)
+        silent.heal()
+        await nodes.until(lambda: len(nodes.metadata(down).controller_image.brokers) == 2)
+        await nodes.create("orders", replicas=2)
+        await nodes.until(lambda: nodes.hosts("orders", down))
+        (new, stray) = logs_on(nodes, down)
+        assert (new, stray.endswith("-stray")) == ("orders-0", True)
+
+    nodes.run(story())
+
+
 def paths_of(topic: str) -> list[str]:
     """A topic's tree, each node after those below it."""
     tree = (paths.state(topic, 0), paths.partition(topic, 0), paths.partitions(topic), paths.topic(topic))

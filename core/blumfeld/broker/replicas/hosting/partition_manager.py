@@ -107,7 +107,8 @@ class PartitionManager:
         self._preferred: dict[TopicPartition, bytes] = {}
         self._places = Places(storage, node_id, self._preferred)
         self._unclaimed: dict[TopicPartition, bytes] = {}
-        """Logs that were found at the start, and their topic ids: an order to delete them, or a new topic, may come."""
+        """Logs that were found at the start and that no order was for yet, and their topic ids: the first one may
+        delete such a log, or be for a new topic of its name."""
         self._failed_directories: dict[bytes, None] = {}
         self._configured = 0
         """Goes up with each change of a configuration: a log that was opened before it has an earlier one."""
@@ -300,22 +301,25 @@ class PartitionManager:
         anything is hosted: it frees their names, and a new topic of the same name must not open an old log.
 
         :param orders_come: a controller pushes orders. A log whose topic isn't in the image stays then: the topic may
-            be on its way out, and the order to delete the replica comes. Kafka with a ZooKeeper does so
+            be on its way out, and the order to delete the replica comes. Kafka with a ZooKeeper does so. A topic of
+            the image may be deleted, and made again, before the first order for it comes
         """
         if self._lasting is None:
             return
         found = dict(self._lasting.partitions())
+        staying = []
         for partition in strays(found.items(), image, self._node_id):
             if orders_come and partition.topic not in image.topics:
-                self._unclaimed[partition] = found[partition]
+                staying.append(partition)
             else:
                 self._set_aside(partition)
-        if self._unclaimed:
+                del found[partition]
+        if orders_come:
+            self._unclaimed = found
+        if staying:
             said = "logs of topics that the cluster doesn't have stay until a controller has them deleted"
-            names = dict.fromkeys(partition.topic for partition in self._unclaimed)
-            self._events.warning(
-                said, logs=len(self._unclaimed), topics=", ".join(list(names)[:TOPICS_SAID_MAX])
-            )
+            names = dict.fromkeys(partition.topic for partition in staying)
+            self._events.warning(said, logs=len(staying), topics=", ".join(list(names)[:TOPICS_SAID_MAX]))
 
     def _set_aside(self, partition: TopicPartition) -> None:
         assert self._lasting is not None
