@@ -14,6 +14,7 @@ from typing import NamedTuple, TypeAlias, cast
 from blumfeld.config.definitions import (
     BROKER_CONFIGS,
     GROUP_CONFIGS,
+    LISTENER_PREFIX,
     TOPIC_CONFIGS,
     ConfigDef,
     ConfigError,
@@ -195,6 +196,12 @@ class BrokerConfig:
         """Returns the source of the value that :meth:`get` returns."""
         synonyms = self.synonyms(name)
         return synonyms[0].source if synonyms else Source.DEFAULT
+
+    def of_listener(self, listener: _Str, name: _Str) -> _Str:
+        """Returns the key with the prefix of a listener (``listener.name.<name in lower case>.``) if that is set, else
+        the key alone."""
+        own = f"{LISTENER_PREFIX}{listener.lower()}.{name}"
+        return name if self.source(own) is Source.DEFAULT else own
 
     def synonyms(self, name: _Str) -> tuple[Synonym, ...]:
         """Returns the layers of a broker key: the effective value first, then what would hold without it, and

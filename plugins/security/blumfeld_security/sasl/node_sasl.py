@@ -7,7 +7,6 @@ from collections.abc import Coroutine, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from blumfeld.config.values import BrokerConfig
 from blumfeld.spi.completion import Completion
 from blumfeld.spi.context import ApiHandler, Principal
 from blumfeld.spi.hooks import Composition, CompositionRefused, Metric
@@ -86,8 +85,8 @@ class NodeSasl:
         self._logins: dict[str, PeerLogin] = {}
         """Mechanism → this node's login by it."""
         self._mechanisms = {
-            listener.name: self._enabled(nth, listener)
-            for nth, listener in enumerate(composition.listeners)
+            listener.name: self._enabled(listener)
+            for listener in composition.listeners
             if listener.security_protocol in SASL_PROTOCOLS
         }
         names = {name for enabled in self._mechanisms.values() for name in enabled}
@@ -98,18 +97,19 @@ class NodeSasl:
 
     # Mechanisms
 
-    def _enabled(self, nth: int, listener: Listener) -> tuple[str, ...]:
+    def _enabled(self, listener: Listener) -> tuple[str, ...]:
         """Returns the mechanisms of a listener."""
-        enabled = tuple(name.strip().upper() for name in of_listener(self._config, listener.name, ENABLED))
+        key = self._config.of_listener(listener.name, ENABLED)
+        enabled = tuple(name.strip().upper() for name in self._config.list(key))
         known = (*self._composition.authenticators, *OWN)
         for name in enabled:
             if name not in known:
                 found = f"{name} for the listener {listener.name}"
                 if name == "GSSAPI":
                     found += ", which is Kafka's default: Kerberos is not implemented"
-                raise CompositionRefused(f'config."{ENABLED}"', found, ", ".join(dict.fromkeys(known)))
+                raise CompositionRefused(f'config."{key}"', found, ", ".join(dict.fromkeys(known)))
         if not enabled:
-            path = f'config."{ENABLED}"'
+            path = f'config."{key}"'
             raise CompositionRefused(path, f"nothing for the listener {listener.name}", ", ".join(known))
         return enabled
 
@@ -179,18 +179,19 @@ class NodeSasl:
 
     def gate(self, listener: Listener, broker: BrokerConnectionHandler) -> ConnectionHandler:
         """Returns the gate of a SASL listener."""
-        config, enabled = self._config, self._mechanisms[listener.name]
+        config = self._config
+        own = partial(config.of_listener, listener.name)
         settings = GateSettings(
-            receive_bytes_max=of_listener(config, listener.name, "sasl.server.max.receive.size"),
+            receive_bytes_max=config.int(own("sasl.server.max.receive.size")),
             frame_bytes_max=config.int("socket.request.max.bytes"),
             failure_delay_ms=config.int("connection.failed.authentication.delay.ms"),
-            reauth_ms=of_listener(config, listener.name, "connections.max.reauth.ms"),
+            reauth_ms=config.int(own("connections.max.reauth.ms")),
             login_ms_max=self._options.login_ms_max,
         )
         return Gate(
             broker,
             self._sessions,
-            {name: self._maker(name) for name in enabled},
+            {name: self._maker(name) for name in self._mechanisms[listener.name]},
             settings,
             self._runtime,
             self._events,
@@ -308,9 +309,3 @@ class NodeSasl:
                 raise CompositionRefused("security.options.peer_login", str(error), "such a file") from None
             login = self._logins[mechanism] = PeerLogin(self._runtime, mechanism, own)
         return login
-
-
-def of_listener(config: BrokerConfig, listener: str, key: str) -> Any:
-    """Returns the value of a key for a listener: its own, ``listener.name.<name>.<key>``, or the one of all."""
-    own = f"listener.name.{listener.lower()}.{key}"
-    return config.get(own if own in config.given() else key)

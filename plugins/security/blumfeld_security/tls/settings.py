@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import msgspec
 
-from blumfeld.config.definitions import LISTENER_PREFIX
-from blumfeld.config.values import BrokerConfig, Source
+from blumfeld.config.values import BrokerConfig
 from blumfeld_security.tls.ciphers import SuiteError, openssl_names
 from blumfeld_security.tls.principals import RuleError, Rules
 
@@ -85,12 +84,11 @@ class _Reader:
 
     def __init__(self, config: BrokerConfig, listener: str) -> None:
         self._config = config
-        self.prefix = f"{LISTENER_PREFIX}{listener.lower()}."
+        self._listener = listener
 
     def name(self, key: str) -> str:
         """Returns the key with the prefix, if that is set, else the key."""
-        own = self.prefix + key
-        return own if self._config.source(own) is not Source.DEFAULT else key
+        return self._config.of_listener(self._listener, key)
 
     def text(self, key: str) -> str | None:
         """Returns the value; ``None`` for an empty one."""
