@@ -275,8 +275,3 @@ class TlsLayer:
         if not self._done or self._object is None:
             return None
         return self._object.getpeercert(binary_form=True)
-
-    def version(self) -> str:
-        """Returns the version and the cipher suite."""
-        cipher = self._object.cipher() if self._done and self._object is not None else None
-        return "" if cipher is None else f"{cipher[1]} {cipher[0]}"
