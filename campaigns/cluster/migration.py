@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -25,6 +26,7 @@ from blumfeld_kit.cluster import Cluster, Node, build_commands
 from campaigns.clients.load.load import TOPIC, Load, NoLoadError
 from campaigns.cluster.gaps import gap_of
 from campaigns.cluster.observer import Observer
+from campaigns.cluster.rounds import DATA
 from campaigns.figures import save
 from campaigns.terminal import add_node_options, console_of, print_wrong, refused
 from campaigns.waits import await_true
@@ -202,7 +204,7 @@ class Story:
             self.load.wrong.append(f"blumfeld migrate rollback: {given.stdout}{given.stderr}")
         self.await_whole("the way back")
         for node in self.controllers:
-            subprocess.run(["rm", "-rf", str(node.folder / "data")], check=True)
+            shutil.rmtree(node.folder / DATA)
 
     def end(self) -> None:
         """End the migration."""

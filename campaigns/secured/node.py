@@ -8,14 +8,14 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from blumfeld.testing.process import NodeProcess, free_port
+from blumfeld.testing.cluster import LOOPBACK
+from blumfeld.testing.process import BrokerProcess, free_port
 from campaigns.clients.access import TOKEN, Access
 from campaigns.secured.identities import AUDIENCE, ISSUER, PASSWORD, USER, make_certificates, make_token
 
 MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", TOKEN)
 LISTENERS = {"TLS": "SSL", "MUTUAL": "SSL", "CLEAR": "SASL_PLAINTEXT", "BOTH": "SASL_SSL"}
 """Listeners of clients, with their protocols."""
-_HOST = "127.0.0.1"
 
 
 class SecuredNode:
@@ -30,10 +30,7 @@ class SecuredNode:
         self._write_users()
         manifest = folder / "node.toml"
         manifest.write_text(self._manifest(transport))
-        command = [sys.executable, "-m", "blumfeld.cli.main"]
-        data = ["--data-dir", str(folder / "data")]
-        run = [*command, "run", str(manifest), *data]
-        self.process = NodeProcess("the node", run, folder / "node.log", (_HOST, self.ports["OPEN"]))
+        self.process = BrokerProcess(folder, manifest, self.ports["OPEN"])
 
     def start(self) -> None:
         """Start it, and give the user credentials of SCRAM, as an administrator does.
@@ -52,7 +49,7 @@ class SecuredNode:
     @property
     def bootstrap(self) -> str:
         """The listener in plain text."""
-        return f"{_HOST}:{self.ports['OPEN']}"
+        return self._at("OPEN")
 
     def accesses(self) -> dict[str, Access]:
         """The ways in, by name."""
@@ -73,7 +70,7 @@ class SecuredNode:
         return ways
 
     def _at(self, listener: str) -> str:
-        return f"{_HOST}:{self.ports[listener]}"
+        return f"{LOOPBACK}:{self.ports[listener]}"
 
     def _write_users(self) -> None:
         hashing = [sys.executable, "-m", "blumfeld.cli.main", "security", "hash-password", "--user", USER]
@@ -87,7 +84,7 @@ class SecuredNode:
     def _manifest(self, transport: str) -> str:
         rows = [
             f'{{ name = "{name}", kind = "{"controller" if name == "CONTROLLER" else "broker"}", '
-            f'bind = "{_HOST}:{port}"{", inter_broker = true" if name == "OPEN" else ""} }}'
+            f'bind = "{LOOPBACK}:{port}"{", inter_broker = true" if name == "OPEN" else ""} }}'
             for name, port in self.ports.items()
         ]
         protocols = ",".join(f"{name}:{LISTENERS.get(name, 'PLAINTEXT')}" for name in self.ports)
