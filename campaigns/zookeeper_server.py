@@ -30,6 +30,8 @@ TICK_MS = 500
 """So that a session's timeout may be a second."""
 SESSION_TIMEOUT_MS = 3000
 """The session of a node with ZooKeeper is short in a campaign, so that a paused node soon loses it."""
+CHROOT = "blumfeld"
+"""The node below which a campaign's cluster keeps its tree."""
 PORTS_PER_SERVER = 3
 """For clients, for the other servers, and for their elections."""
 _LIMITS = {"initLimit": 40, "syncLimit": 10}
@@ -194,7 +196,7 @@ def consensus_settings(consensus: str, folder: Path, nodes: int) -> Iterator[tup
         yield ()
         return
     with running(zookeeper_ensemble(folder)) as address:
-        yield zookeeper_settings(f"{address}/blumfeld", SESSION_TIMEOUT_MS, nodes)
+        yield zookeeper_settings(f"{address}/{CHROOT}", SESSION_TIMEOUT_MS, nodes)
 
 
 def leader_of(servers: Sequence[ZooKeeperServer]) -> ZooKeeperServer | None:

@@ -71,7 +71,6 @@ from campaigns.zookeeper_server import (
 
 DISK_MB = 700
 PRODUCER_LOG, JAVA_LOG = "producer.log", "java-producer.log"
-CHROOT = "blumfeld"
 CONNECT = "{zookeeper}"
 """Stands for ``zookeeper.connect`` until the servers have their places."""
 
@@ -106,7 +105,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             if given.zookeeper:
                 nodes, servers = len(LAYOUTS[given.layout]), given.zookeeper_servers
                 ensemble = stack.enter_context(
-                    started_ensemble(folder / ENSEMBLE, servers, CHROOT, wires, nodes, needs.doors)
+                    started_ensemble(folder / ENSEMBLE, servers, wires, nodes, needs.doors)
                 )
         except (FileNotFoundError, NodeError) as error:
             return refused("cluster-faults", error)
@@ -190,7 +189,7 @@ def _cluster(
 ) -> Cluster:
     roles = LAYOUTS[given.layout]
     home = folder / contender.name
-    connect = f"{ensemble.connect}/{CHROOT}" if ensemble is not None else ""
+    connect = ensemble.connect if ensemble is not None else ""
     commands = {
         of: tuple(word.replace(CONNECT, connect) for word in command)
         for of, command in contender.commands.items()

@@ -13,7 +13,7 @@ from blumfeld_kit.cluster import Cluster
 from campaigns.cluster.namespaces import Namespaces
 from campaigns.cluster.sessions import SessionDoor
 from campaigns.cluster.tree import Tree
-from campaigns.zookeeper_server import ZooKeeperServer, leader_of, running, zookeeper_ensemble
+from campaigns.zookeeper_server import CHROOT, ZooKeeperServer, leader_of, running, zookeeper_ensemble
 
 
 @attrs.frozen
@@ -29,10 +29,13 @@ class Ensemble:
 
     @property
     def connect(self) -> str:
-        """``HOST:PORT,…`` for a node's command. A node has no controller listener, so its door takes that port."""
-        if self.door_host:
-            return f"{self.door_host}:{{controller_port}}"
-        return ",".join(server.place.address for server in self.servers)
+        """``HOST:PORT,…/CHROOT`` for a node's command. A node has no controller listener, so its door takes that
+        port.
+        """
+        places = f"{self.door_host}:{{controller_port}}"
+        if not self.door_host:
+            places = ",".join(server.place.address for server in self.servers)
+        return f"{places}/{CHROOT}"
 
     @contextlib.contextmanager
     def opened(self, cluster: Cluster) -> Iterator[None]:
@@ -60,7 +63,6 @@ class Ensemble:
 def started_ensemble(
     folder: Path,
     count: int,
-    chroot: str,
     wires: Namespaces | None = None,
     nodes: int = 0,
     has_doors: bool = False,
@@ -74,6 +76,6 @@ def started_ensemble(
     hosts = wires.hosts[nodes:] if wires is not None else ()
     prefixes = wires.prefixes[nodes:] if wires is not None else ()
     servers = zookeeper_ensemble(folder, count, hosts=hosts, prefixes=prefixes)
-    with running(servers) as addresses, Tree(f"{addresses}/{chroot}") as tree:
+    with running(servers) as addresses, Tree(f"{addresses}/{CHROOT}") as tree:
         door_host = wires.load_host if wires is not None else LOOPBACK
         yield Ensemble(servers, tree, door_host if has_doors else "")

@@ -31,6 +31,7 @@ from campaigns.figures import save
 from campaigns.terminal import add_node_options, console_of, print_wrong, refused
 from campaigns.waits import await_true
 from campaigns.zookeeper_server import (
+    CHROOT,
     SESSION_TIMEOUT_MS,
     ZooKeeperServer,
     running,
@@ -40,7 +41,6 @@ from campaigns.zookeeper_server import (
 
 ROLES: tuple[Roles, ...] = (*(BROKER,) * 3, *(CONTROLLER,) * 3)
 BROKERS, CONTROLLERS = (1, 2, 3), (4, 5, 6)
-CHROOT = "blumfeld"
 PARTITIONS = 6
 PHASE_S = 90.0
 """Longest time of a phase."""

@@ -30,7 +30,6 @@ from campaigns.transactions.report import CampaignReport, RunReport, table
 from campaigns.transactions.rounds import Run, Settings
 from campaigns.zookeeper_server import SESSION_TIMEOUT_MS, zookeeper_settings
 
-CHROOT = "blumfeld"
 VERSIONS = (0, 2)
 NODES = (1, 3)
 
@@ -98,9 +97,9 @@ class _Runs:
             ensemble, laid = None, list(given.set)
             if given.consensus == ZOOKEEPER:
                 ensemble = stack.enter_context(
-                    started_ensemble(home / ZOOKEEPER, given.zookeeper_servers, CHROOT, has_doors=True)
+                    started_ensemble(home / ZOOKEEPER, given.zookeeper_servers, has_doors=True)
                 )
-                laid += zookeeper_settings(f"{ensemble.connect}/{CHROOT}", SESSION_TIMEOUT_MS, report.nodes)
+                laid += zookeeper_settings(ensemble.connect, SESSION_TIMEOUT_MS, report.nodes)
             cluster = cluster_of(
                 report.nodes, report.version if ensemble is None else None, home, given.manifest, laid
             )
