@@ -114,6 +114,13 @@ def test_a_voter_takes_back_what_others_say_of_it(cluster: DynamicCluster) -> No
     assert not cluster.defects
 
 
+def test_a_voter_of_another_cluster_is_told_so_whatever_its_epoch(cluster: DynamicCluster) -> None:
+    request = update.UpdateRaftVoterRequest(cluster_id="another", current_leader_epoch=0, voter_id=99)
+    voter_update: Any = cluster.metadata(1).replica.membership.updated(request)
+    answer = cluster.run(cluster.machines[1].run(voter_update))
+    assert answer.error_code == ErrorCode.INCONSISTENT_CLUSTER_ID
+
+
 def test_a_quorum_of_one_grows_to_three_and_outlives_its_first_voter(cluster: DynamicCluster) -> None:
     assert cluster.create(3, "alone") == 0
     for voter_id in (2, 3):

@@ -154,7 +154,7 @@ class VoterChanges:
     def _update(self, command: UpdateRaftVoterRequest, reply: Reply) -> None:
         """A voter tells where it is reached, and which versions it knows. It is answered at once, as by Kafka."""
         raft = self._driver.raft
-        if command.current_leader_epoch != raft.epoch:
+        if command.current_leader_epoch != raft.epoch and self._is_of_this_cluster(command.cluster_id):
             is_old = command.current_leader_epoch < raft.epoch
             error = ErrorCode.FENCED_LEADER_EPOCH if is_old else ErrorCode.UNKNOWN_LEADER_EPOCH
             reply.completion.complete(self._with_leader(Refusal(error, "")))
@@ -169,8 +169,11 @@ class VoterChanges:
 
     # One change
 
+    def _is_of_this_cluster(self, cluster_id: str | None) -> bool:
+        return cluster_id in (None, self._composition.cluster_id)
+
     def _refusal(self, cluster_id: str | None) -> Refusal | None:
-        if cluster_id not in (None, self._composition.cluster_id):
+        if not self._is_of_this_cluster(cluster_id):
             return Refusal(ErrorCode.INCONSISTENT_CLUSTER_ID, "this is another cluster")
         if self._probed is not None:
             text = f"node {self._probed.key.id} is being added: try again"
