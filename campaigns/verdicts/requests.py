@@ -78,6 +78,10 @@ def _of_brokers(ids: Mapping[str, bytes]) -> Rows:
     yield from _configs()
     yield from _cluster()
     yield from _acls()
+    yield from _users()
+    owner = {"owner_principal_type": "User", "owner_principal_name": "nobody"}
+    yield "CreateDelegationToken for another", 38, 3, owner
+    yield "DescribeDelegationToken", 41, 3, {"owners": None}
 
 
 def _batch() -> bytes:
@@ -403,11 +407,22 @@ def _filter(name: str) -> dict[str, Any]:
     }
 
 
+def _users() -> Rows:
+    yield "DescribeClientQuotas", 48, 1, {}
+    nobody = {"entity_type": "user", "entity_name": "nobody"}
+    limit = {"key": "producer_byte_rate", "value": 1e9}
+    changed = [{"entity": [nobody], "ops": [limit]}]
+    yield "AlterClientQuotas", 49, 1, {"entries": changed, "validate_only": True}
+    yield "DescribeUserScramCredentials", 50, 0, {"users": [{"name": "nobody"}]}
+    yield "AlterUserScramCredentials", 51, 0, {"deletions": [{"name": "nobody", "mechanism": 1}]}
+
+
 def _of_controllers(ids: Mapping[str, bytes], cluster_id: str) -> Rows:
     yield from _topics(ids)
     yield from ((name, key, version, fields) for name, key, version, fields in _configs() if key in (33, 44))
     yield from (row for row in _cluster() if row[1] in (43, 45, 55, 57, 64))
     yield from _acls()
+    yield from (row for row in _users() if row[1] in (49, 51))
     partition = {"partition_index": 0, "leader_epoch": 0, "new_isr_with_epochs": [{"broker_id": 99}]}
     yield (
         "AlterPartition",
@@ -479,6 +494,7 @@ def _of_the_quorum() -> Rows:
         },
     )
     yield "AddRaftVoter", 80, 0, {"cluster_id": "no-cluster", "voter_id": 99, "timeout_ms": 1000}
+    yield "UpdateRaftVoter", 82, 0, {"cluster_id": "no-cluster", "voter_id": 99}
     yield "RemoveRaftVoter", 81, 0, {"cluster_id": "no-cluster", "voter_id": 99}
     yield "ControllerRegistration", 70, 0, {"controller_id": 99, "incarnation_id": NO_ID}
     yield "DescribeCluster", 60, 1, {"include_cluster_authorized_operations": True, "endpoint_type": 2}

@@ -152,6 +152,7 @@ def kafka(peer: str, directory: Path) -> Iterator[SaslServer]:
         "controller.listener.names": "CONTROLLER,CUSERS",
         "listener.security.protocol.map": PROTOCOLS,
         "sasl.enabled.mechanisms": "PLAIN",
+        "delegation.token.secret.key": ADMIN,
         "auto.create.topics.enable": "false",
         "offsets.topic.num.partitions": "1",
         "transaction.state.log.num.partitions": "1",
@@ -199,12 +200,14 @@ def blumfeld(directory: Path) -> Iterator[SaslServer]:
         manifest={
             "network": {"listeners": listeners},
             "security": {"plugin": "security", "options": options},
+            "quotas": {"plugin": "quotas"},
         },
         config={
             "auto.create.topics.enable": False,
             "authorizer.class.name": STANDARD_AUTHORIZER,
             "listener.security.protocol.map": PROTOCOLS,
             "sasl.enabled.mechanisms": ["PLAIN"],
+            "delegation.token.secret.key": ADMIN,
         },
     )
     with broker:

@@ -1,15 +1,17 @@
-"""A security plug-in whose authorizer refuses what a test tells it to refuse."""
+"""An authorizer that refuses what a test tells it to refuse."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 
 from blumfeld.plugging.registry import GROUP, Registry
+from blumfeld.spi.context import ApiHandler
 from blumfeld.spi.hooks import NoOptions, hookimpl
 from blumfeld.testing.embedded import EmbeddedBroker
+from blumfeld_security.acls.composing import acl_handlers
 from tests.broker.harness import Permissions
 
 Right = tuple[str, str]
@@ -42,51 +44,39 @@ SWITCH = Switch(lambda *_: True)
 """The broker makes the plug-in itself, so a test finds the authorizer here."""
 
 
-class _Security:
-    def __init__(self) -> None:
-        self.authorizer = SWITCH
-
-    async def start(self) -> None:
-        """Nothing starts."""
-
-    async def stop(self) -> None:
-        """Nothing stops."""
-
-    def reconfigure(self, _config: object) -> None:
-        """Nothing of it is configured."""
-
-    def peer(self, _listener: str) -> None:
-        """Peers are dialled in plain text."""
-
-    def byte_layer(self, _listener: object) -> None:
-        """No TLS."""
-
-    def connection_handler(self, _listener: object, broker: Any) -> Any:
-        """Nothing stands in front of the broker."""
-        return broker
-
-
 class Plugin:
-    """The plug-in ``security_switch``."""
+    """The plug-in ``switch``: an authorizer, and the APIs on ACLs. The security plug-in serves those for its own."""
 
     options_class = NoOptions
-    roles = ("security",)
+    roles = ("authorizer",)
 
     @hookimpl
-    def blumfeld_make_security(self, composition: Any) -> _Security:
+    def blumfeld_make_authorizer(self, composition: Any) -> Switch:
         """The switch."""
-        return _Security()
+        return SWITCH
+
+    @hookimpl
+    def blumfeld_api_handlers(self, composition: Any) -> Sequence[ApiHandler]:
+        """DescribeAcls, CreateAcls, DeleteAcls."""
+        return acl_handlers(composition)
 
 
 def switched_broker() -> EmbeddedBroker:
     """Returns a broker, not yet started, whose authorizer is :data:`SWITCH`."""
-    point = EntryPoint("security_switch", f"{__name__}:Plugin", GROUP)
+    point = EntryPoint("switch", f"{__name__}:Plugin", GROUP)
     listeners = [
         {"name": "PLAINTEXT", "bind": "127.0.0.1:0", "inter_broker": True},
         {"name": "CONTROLLER", "kind": "controller", "bind": "127.0.0.1:0"},
     ]
     return EmbeddedBroker(
-        manifest={"network": {"listeners": listeners}, "security": {"plugin": "security_switch"}},
-        config={"auto.create.topics.enable": False},
+        manifest={
+            "network": {"listeners": listeners},
+            "security": {"plugin": "security", "authorizer": "switch"},
+            "quotas": {"plugin": "quotas"},
+        },
+        config={
+            "auto.create.topics.enable": False,
+            "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
+        },
         registry=Registry([*entry_points(group=GROUP), point]),
     )
