@@ -65,5 +65,5 @@ class Migration(Protocol):
         ...
 
     async def resign(self) -> None:
-        """The node stops: return when the tree has all that is committed, or no server takes it."""
+        """The node stops: return when the tree has all that is committed, or doesn't get it within some seconds."""
         ...

@@ -55,6 +55,7 @@ from blumfeld_consensus_zk_compat.tree.writing import TreeWriter
 
 RETRY_MS = 1_000
 """Pause before the next attempt."""
+WRITTEN_CHECK_MS = 50
 MakePushes = Callable[..., ControllerPushes]
 
 
@@ -100,9 +101,12 @@ class Leadership:
         if self._mirror is not None:
             self._mirror.changed(image, delta)
 
-    def written(self) -> Completion[None]:
-        """Completes when the tree has what the image has, or isn't followed."""
-        return Completion.of(None) if self._mirror is None else self._mirror.written()
+    async def written(self) -> None:
+        """Return when the tree has what the image has, or the leadership is stopped."""
+        while not self._stopped:
+            if self._mirror is not None and await self._mirror.written():
+                return
+            await pause(self._runtime, WRITTEN_CHECK_MS)  # the next attempt writes the difference
 
     def stop(self) -> None:
         """Follow no more."""

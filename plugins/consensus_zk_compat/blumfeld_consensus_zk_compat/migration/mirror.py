@@ -77,8 +77,9 @@ class Mirror:
         """The log's as the brokers were told of it last; ``None`` before they were told."""
         self._told: dict[int, int] = {}
         """The epoch of each broker that has a channel."""
-        self._unwritten = 0
-        self._idle: list[Completion[None]] = []
+        self._unwritten = 1
+        """Steps that the tree doesn't have yet. The first one is what it lacks at the beginning."""
+        self._idle: list[Completion[bool]] = []
         self._follows = self._stopped = False
         self.offset = -1
         """The tree has the image up to this offset of the log."""
@@ -91,7 +92,6 @@ class Mirror:
         :param image: a copy of the log's, as of this call
         """
         self._follows = True
-        self._unwritten += 1
         self._topics = TreeTopics(tree.topics)
         self._run(self._begin(tree, image))
 
@@ -104,9 +104,9 @@ class Mirror:
         if self._work is None or self._work.done:
             self._run(self._take())
 
-    def written(self) -> Completion[None]:
-        """Completes when the tree has all steps that were given, or the mirror is stopped."""
-        written: Completion[None] = Completion()
+    def written(self) -> Completion[bool]:
+        """Completes when the tree has all steps that were given; with ``False`` if the mirror is stopped before."""
+        written: Completion[bool] = Completion()
         self._idle.append(written)
         self._settle()
         return written
@@ -236,7 +236,7 @@ class Mirror:
             return
         idle, self._idle = self._idle, []
         for waiting in idle:
-            waiting.complete(None)
+            waiting.complete(not self._stopped)
 
 
 def _left(before: PartitionImage, after: PartitionImage, broker_id: int) -> bool:

@@ -32,7 +32,7 @@ from blumfeld_consensus_zk_compat.tree.versions import TreeVersions
 from blumfeld_consensus_zk_compat.tree.writing import TreeWriter
 
 WRITTEN_MS = 5_000
-"""Time for the tree to get what is committed, when the node stops."""
+"""The longest time that a node that stops waits for the tree to get what is committed."""
 
 
 class ZkMigration:
@@ -120,11 +120,11 @@ class ZkMigration:
 
     async def resign(self) -> None:
         """As ``Migration.resign``."""
-        if self._leadership is None:
+        image: Any = self._composition.metadata.image
+        if self._leadership is None or migration_state(image) is not MigrationState.MIGRATION:
             return
-        written = self._leadership.written()
         late = self._runtime.call_later(WRITTEN_MS, self.lead_no_more)
-        await written
+        await self._leadership.written()
         late.cancel()
 
     def _image_changed(self, image: ClusterImage, delta: ImageDelta) -> None:

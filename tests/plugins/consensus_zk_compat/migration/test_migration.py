@@ -128,6 +128,21 @@ def test_the_next_leader_of_the_quorum_brings_the_tree_what_the_last_one_did_not
     nodes.run(story())
 
 
+def test_the_last_controller_stops_when_the_tree_has_everything_also_between_two_sessions() -> None:
+    """The way back begins behind it: what the tree lacks then is lost."""
+    nodes = Migrating(quorum=1)
+
+    async def story() -> None:
+        await nodes.begin()
+        nodes.sessions[4].cut()
+        assert await nodes.create_at(1, "trades") == 0
+        await nodes.until(lambda: nodes.said("the migration waits"))
+        await nodes.all[4].stop()
+        assert "trades" in (await nodes.tree()).image.topics
+
+    nodes.run(story())
+
+
 def test_a_controller_of_the_zookeeper_that_wakes_up_late_writes_nothing() -> None:
     nodes = Migrating()
 
