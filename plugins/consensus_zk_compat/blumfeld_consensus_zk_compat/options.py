@@ -28,7 +28,7 @@ class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
     the cluster over."""
     inter_broker_listener: str = ""
     """``inter.broker.listener.name``, for ``[migration]`` only: the listener at which the controllers reach brokers; ""
-    is the first one that a broker's znode names."""
+    is the first one of each broker."""
 
     def __post_init__(self) -> None:
         parse_connect(self.connect)

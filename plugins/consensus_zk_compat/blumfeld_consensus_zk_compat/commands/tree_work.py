@@ -57,7 +57,7 @@ class Facts(NamedTuple):
 
 
 def facts_of(tree: Loaded, migration: MigrationNode) -> Facts:
-    """Returns what matters of a tree."""
+    """Returns the facts of a tree that was read."""
     image = tree.image
     replicas = {
         replica

@@ -1,8 +1,8 @@
 """How the quorum's leader takes a tree over, and gives it back (KIP-866).
 
-One ``multi`` takes ``/controller``, the next ``/controller_epoch`` and ``/migration``. It fences the controller before:
-whoever wakes up later fails at the epoch's version. ``/controller`` is persistent, as Kafka's: when the quorum is away,
-no broker is elected in its place.
+One ``multi`` takes ``/controller``, the next ``/controller_epoch`` and ``/migration``. It fences former controllers:
+the write of one that wakes up later fails at the epoch's version. ``/controller`` is persistent, as Kafka's: when the
+quorum is away, no broker is elected in its place.
 """
 
 from __future__ import annotations

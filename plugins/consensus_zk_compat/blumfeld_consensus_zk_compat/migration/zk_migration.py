@@ -39,7 +39,7 @@ class ZkMigration:
     """Implements ``Migration``.
 
     :param make_session: makes a session that isn't connected
-    :param listener: the listener that brokers use among themselves; "" for the first one of their znodes
+    :param listener: the listener that brokers use among themselves; "" for the first one of each broker
     """
 
     def __init__(
