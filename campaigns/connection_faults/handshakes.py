@@ -9,7 +9,7 @@ import selectors
 import socket
 import ssl
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 from blumfeld.testing.process import free_port
 from campaigns.certificates import Authority
@@ -19,6 +19,7 @@ from campaigns.connection_faults.frames import api_versions, reset, source_of
 BURST = 1_000
 SILENT = 2_000
 GARBAGE = 20_000
+HALF_HELLO = bytes.fromhex("1603010200010001fc0303")
 LONG = "security.options.tls.handshake_ms_max=60000"
 """For a burst: on a busy machine the clients take longer than Kafka's would wait."""
 SHORT = "security.options.tls.handshake_ms_max=3000"
@@ -138,16 +139,12 @@ def _shake(clients: Sequence[Client], selector: selectors.BaseSelector) -> tuple
 
 def silent(scene: Scene) -> str:
     """Connections that say nothing, or half of a first message: closed in time, and small."""
-    return _held(scene, lambda nth: b"" if nth % 2 else bytes.fromhex("1603010200010001fc0303"))
-
-
-def _held(scene: Scene, first: Callable[[int], bytes]) -> str:
     count = scene.times(SILENT, least=20)
     before = scene.broker.rss_bytes()
     kept = []
     for nth in range(count):
         kept.append(connected(nth))
-        kept[-1].sendall(first(nth))
+        kept[-1].sendall(b"" if nth % 2 else HALF_HELLO)
     each = (scene.broker.rss_bytes() - before) / count
     started = time.monotonic()
     for sock in kept:

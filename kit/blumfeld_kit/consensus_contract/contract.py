@@ -127,7 +127,7 @@ class ConsensusContract(ConsensusKit):
         async def story() -> None:
             first = await opened.begun()
             epoch = _epoch(opened, first)
-            await opened.machine(first).run(_awaited(opened.metadata(first).resign()))
+            await opened.machine(first).run(opened.metadata(first).resign())
             second = await opened.successor(first)
             assert _epoch(opened, second) > epoch
             assert await opened.create(second, "behind") is ErrorCode.NONE
@@ -342,7 +342,7 @@ class ConsensusContract(ConsensusKit):
         opened.run(story())
 
     def test_a_name_that_is_used_again_has_another_id(self, opened: Nodes) -> None:
-        """A topic's id is of one creation: what is left of the topic before is not taken for the new one."""
+        """Each creation has an id of its own: remains of the topic before are not taken for the new one."""
 
         async def story() -> None:
             controller = await opened.begun()
@@ -442,7 +442,7 @@ class ConsensusContract(ConsensusKit):
         opened.run(story())
 
     def test_replicas_are_driven_as_the_constant_says(self, opened: Nodes) -> None:
-        """Each replica leads or follows as the image comes to say, whoever drives it: the image, or pushes."""
+        """Each replica leads or follows as the image comes to say, whether the image drives it or pushes do."""
 
         async def story() -> None:
             controller = await opened.begun()
@@ -546,10 +546,6 @@ class ConsensusContract(ConsensusKit):
                 assert epochs == {other: opened.broker_epoch(other) for other in opened.ids}
 
         self.try_ability(Ability.BROKER_EPOCHS, lambda: opened.run(story()))
-
-
-async def _awaited(work: Any) -> None:
-    await work
 
 
 def _epoch(nodes: Nodes, node_id: int) -> int:
