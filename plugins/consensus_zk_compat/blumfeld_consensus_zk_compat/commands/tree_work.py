@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar, cast
+from typing import Any, NamedTuple, cast
 
 import msgspec
 
 from blumfeld.plugging.errors import ManifestError, Problem, file_problem
 from blumfeld.plugging.sections import decode_section, read_section
 from blumfeld.spi.cluster import Endpoint
-from blumfeld.spi.completion import Steps
+from blumfeld.spi.completion import Completion
 from blumfeld.spi.runtime import Runtime
+from blumfeld.spi.steps import at_once
 from blumfeld.spi.zookeeper import NoNodeError, ZooKeeper, ZooKeeperError
 from blumfeld_consensus_zk_compat.migration.claim import give_back
 from blumfeld_consensus_zk_compat.migration.copying import unfinished, unready
@@ -24,7 +24,6 @@ from blumfeld_consensus_zk_compat.tree.forms import ControllerNode, MigrationNod
 from blumfeld_consensus_zk_compat.tree.loading import Loaded, loaded
 from blumfeld_consensus_zk_compat.zookeeper import KazooMissingError, open_session
 
-T = TypeVar("T")
 PLUGIN = "consensus_zk_compat"
 DIAL_S = 3.0
 
@@ -162,7 +161,8 @@ async def roll_back(
 
 
 async def _read(zookeeper: ZooKeeper) -> tuple[Facts, int, int]:
-    tree = await _run(loaded(zookeeper, in_migration=True))
+    read: Any = at_once(loaded(zookeeper, in_migration=True))
+    tree: Loaded = await read if isinstance(read, Completion) else read
     migration, version = MigrationNode(), -1
     try:
         node = await zookeeper.get(paths.MIGRATION)
@@ -173,17 +173,6 @@ async def _read(zookeeper: ZooKeeper) -> tuple[Facts, int, int]:
         if node.data:
             migration = decode_migration(paths.MIGRATION, node.data)
     return facts_of(tree, migration), tree.versions.controller_epoch, version
-
-
-async def _run(steps: Steps[T]) -> T:
-    while True:
-        try:
-            waits = next(steps)
-        except StopIteration as end:
-            return cast("T", end.value)
-        if waits is not None:
-            with contextlib.suppress(ZooKeeperError):  # the steps look at it themselves
-                await waits
 
 
 # The session
