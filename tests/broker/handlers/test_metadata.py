@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from blumfeld.broker.handlers.broker.api_03_metadata import PARTITIONS_AT_ONCE
 from blumfeld.spi.cluster import BrokerImage, Endpoint
 from blumfeld.spi.completion import Completion
 from blumfeld.spi.consensus import Controller
@@ -18,7 +19,7 @@ from blumfeld.wire.messages.describe_topic_partitions import (
     TopicRequest,
 )
 from blumfeld.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
-from tests.broker.harness import CONTROLLER_LISTENER, BrokerHarness
+from tests.broker.harness import CONTROLLER_LISTENER, BrokerHarness, Permissions
 
 
 @pytest.fixture
@@ -96,6 +97,27 @@ def test_creation_may_be_forbidden_by_the_client_or_the_configuration(broker: Br
     strict = BrokerHarness({"auto.create.topics.enable": False})
     assert topics_of(strict.ask(named("new"), 9)) == {"new": 3}
     assert created(broker) == created(strict) == []
+
+
+@pytest.mark.parametrize(
+    ("right", "code"),
+    [
+        (("Create", "Cluster"), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+        (("Create", "Topic"), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+        (("Alter", "Topic"), ErrorCode.TOPIC_AUTHORIZATION_FAILED),
+    ],
+)
+def test_a_client_needs_a_right_to_create_what_it_asks_for(right: tuple[str, str], code: ErrorCode) -> None:
+    may = {right, ("Describe", "Topic")}
+    broker = BrokerHarness(authorizer=Permissions(lambda operation, kind, _: (operation, kind) in may))
+    assert topics_of(broker.ask(named("new"), 9)) == {"new": code}
+    assert created(broker) == (["new"] if code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION else [])
+
+
+def test_a_long_list_of_all_topics_leaves_out_what_may_not_be_described() -> None:
+    broker = BrokerHarness(partitions=2, authorizer=Permissions(lambda *asked: asked[2] != "secret"))
+    broker.create_topic("secret", PARTITIONS_AT_ONCE)
+    assert topics_of(broker.ask(MetadataRequest(topics=None), 9)) == {"t": 0}
 
 
 def test_an_illegal_name_is_not_made(broker: BrokerHarness) -> None:

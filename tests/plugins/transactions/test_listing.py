@@ -11,6 +11,7 @@ from blumfeld.wire.errors import ErrorCode
 from blumfeld.wire.messages.describe_transactions import DescribeTransactionsRequest
 from blumfeld.wire.messages.init_producer_id import InitProducerIdRequest
 from blumfeld.wire.messages.list_transactions import ListTransactionsRequest
+from tests.broker.harness import Permissions
 from tests.plugins.transactions.test_on_broker import ID, NONE, Transacting
 
 
@@ -63,6 +64,17 @@ def test_describe(broker: Transacting) -> None:
     assert known.transaction_start_time_ms == broker.runtime.now_ms() - 5_000
     assert unknown.error_code == ErrorCode.TRANSACTIONAL_ID_NOT_FOUND
     assert empty.error_code == ErrorCode.INVALID_REQUEST
+
+
+def test_a_description_leaves_out_topics_that_the_client_may_not_describe() -> None:
+    permissions = Permissions(lambda *_: True)
+    broker = Transacting(authorizer=permissions)
+    assert broker.init() == NONE
+    assert broker.add(0) == [NONE]
+    permissions.allows = lambda _operation, kind, _name: kind != "Topic"
+    permissions.generation += 1
+    (described,) = broker.ask(DescribeTransactionsRequest(transactional_ids=[ID]), 0).transaction_states
+    assert (described.error_code, described.transaction_state, described.topics) == (0, "Ongoing", [])
 
 
 @pytest.mark.parametrize("again", [[], ["id7"]])

@@ -42,12 +42,19 @@ TOPICS = (("t", 2), (OFFSETS_TOPIC, 1), (TRANSACTIONS_TOPIC, 1))
 class Transacting(BrokerHarness):
     """A broker with the plug-in, its topic of one partition, and a topic ``t`` of two."""
 
-    def __init__(self, storage: PlainStorage | None = None, topics: bool = True, **config: Any) -> None:
+    def __init__(
+        self,
+        storage: PlainStorage | None = None,
+        topics: bool = True,
+        authorizer: Any = None,
+        **config: Any,
+    ) -> None:
         super().__init__(
             {key.replace("_", "."): value for key, value in config.items()},
             group_protocols=[ClassicGroupProtocol()],
             make_transactions=Transactions,
             storage=storage,
+            authorizer=authorizer,
         )
         if topics:
             for name, count in TOPICS:

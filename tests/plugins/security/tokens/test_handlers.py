@@ -5,6 +5,8 @@ from __future__ import annotations
 from types import GeneratorType, SimpleNamespace
 from typing import Any
 
+import pytest
+
 from blumfeld.spi.context import Principal
 from blumfeld.spi.steps import drained
 from blumfeld.wire.messages.describe_delegation_token import (
@@ -30,13 +32,19 @@ class Compared(Principal, frozen=True):
         return super().__hash__()
 
 
-def describe(tokens: dict[str, Token], owners: list[str] | None, *, is_large: bool = False) -> Any:
+def describe(
+    tokens: dict[str, Token],
+    owners: list[str] | None,
+    *,
+    is_large: bool = False,
+    rights: tuple[tuple[str, str, str], ...] = (),
+) -> Any:
     metadata: Any = SimpleNamespace(image=SimpleNamespace(section=lambda _: tokens))
     context: Any = SimpleNamespace(
         listener=SimpleNamespace(security_protocol="SASL_SSL", kind="broker"),
         principal=ALICE,
         is_large=is_large,
-        authorize=lambda *_: False,
+        authorize=lambda *asked: asked in rights,
     )
     named = None
     if owners is not None:
@@ -55,6 +63,19 @@ def test_a_client_sees_its_own_tokens_of_the_owners_that_it_names() -> None:
     assert len(describe(tokens, ["alice"]).tokens) == 2
     assert not describe(tokens, ["bob"]).tokens
     assert not describe(tokens, []).tokens
+
+
+@pytest.mark.parametrize(
+    ("right", "seen"),
+    [
+        (("Describe", "DelegationToken", "id-0"), ["id-0"]),
+        (("DescribeTokens", "User", "User:bob"), ["id-0", "id-1"]),
+        (("DescribeTokens", "User", "User:carol"), []),
+    ],
+)
+def test_a_right_on_a_token_or_on_its_owner_shows_it(right: tuple[str, str, str], seen: list[str]) -> None:
+    answer = describe(tokens_of(BOB, 2), None, rights=(right,))
+    assert [token.token_id for token in answer.tokens] == seen
 
 
 def test_the_owners_that_a_client_names_are_not_held_against_every_token() -> None:
