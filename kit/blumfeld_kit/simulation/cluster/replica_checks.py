@@ -9,8 +9,10 @@ from zlib import crc32
 
 from blumfeld.broker.replicas.partition import Partition
 from blumfeld.spi.cluster import PartitionImage
+from blumfeld.spi.consensus import ClusterMetadata, ReplicaDriver
 from blumfeld.spi.storage import PartitionLog
 from blumfeld.spi.tiering import local_log_start_offset
+from blumfeld.wire.errors import BrokerError
 from blumfeld_kit.simulation.clients.oracle import ViolationError
 from blumfeld_kit.simulation.machine.host import Machine
 
@@ -22,6 +24,8 @@ class History:
         self._name = name
         self.end_offset = -1
         """End of what any replica has called committed; -1: nothing yet."""
+        self.compared = 0
+        """Batches that were looked at, each once for each process that has it."""
         self._batches: dict[int, tuple[int, int]] = {}
         """Base offset → (next offset, checksum of the bytes)."""
         self._checked: dict[str, tuple[int, int]] = {}
@@ -62,6 +66,7 @@ class History:
         self._checked[machine.address] = (machine.incarnations, offset)
 
     def _take(self, machine: Machine, base_offset: int, next_offset: int, checksum: int) -> None:
+        self.compared += 1
         if base_offset >= self.end_offset or self.end_offset < 0:
             if base_offset > self.end_offset >= 0:
                 raise ViolationError(
@@ -93,14 +98,18 @@ def unseen(machine: Machine) -> Iterator[None]:
         disk.watch = watch
 
 
-def metadata_log(metadata: Any) -> tuple[PartitionLog, int, int] | None:
+def metadata_log(metadata: ClusterMetadata | None) -> tuple[PartitionLog, int, int] | None:
     """Return a node's metadata log, the end of what it calls committed, and the end of its newest snapshot, behind
-    which the log may begin; ``None`` before it is open."""
-    raft = getattr(metadata, "_raft", None)  # the contract of a consensus has no log: a ZooKeeper has none
-    if raft is None:
+    which the log may begin; ``None`` before it is open, and where the consensus has none (a ZooKeeper)."""
+    if metadata is None or metadata.replica_driver is not ReplicaDriver.IMAGE:
         return None
-    snapshot = raft.latest_snapshot_id
-    return raft.log, raft.committed_end, 0 if snapshot is None else snapshot.end_offset
+    kraft: Any = metadata  # the contract of a consensus has no log
+    try:
+        log = kraft.replica.log
+    except BrokerError:
+        return None
+    snapshot = log.latest_snapshot
+    return log.log, log.committed_end, 0 if snapshot is None else snapshot.end_offset
 
 
 def is_held_to(partition: Partition, decided: PartitionImage | None, node_id: int) -> bool:

@@ -22,7 +22,7 @@ from blumfeld_kit.simulation.cluster.replica_checks import (
 )
 from blumfeld_kit.simulation.machine.host import Machine
 from blumfeld_kit.simulation.swarm.world import Following, Membership, World
-from blumfeld_kit.simulation.zookeeper.tree_oracle import TreeOracle
+from blumfeld_kit.simulation.zookeeper.tree_oracle import Image, TreeOracle
 
 LOOK_S = 0.04
 """A machine that lost its power is up again after 0.1 s at the earliest."""
@@ -36,8 +36,7 @@ def metadata_of(machine: Machine) -> ClusterMetadata | None:
     """Return the metadata of the machine's node, once it is made."""
     if not machine.is_running or machine.node is None:
         return None
-    composition: Any = getattr(machine.node, "composition", None)
-    return None if composition is None else composition.metadata
+    return machine.node.composition.metadata
 
 
 def hosted(machine: Machine, partition: TopicPartition) -> Partition | None:
@@ -49,7 +48,7 @@ def hosted(machine: Machine, partition: TopicPartition) -> Partition | None:
     return replica
 
 
-def _decided(image: ClusterImage | None, partition: TopicPartition) -> PartitionImage | None:
+def _decided(image: Image | None, partition: TopicPartition) -> PartitionImage | None:
     """Return a partition as an image shows it."""
     topic = None if image is None else image.topics.get(partition.topic)
     return None if topic is None else topic.partitions[partition.partition]
@@ -106,9 +105,8 @@ class Watch:
             except ViolationError as error:
                 self._failure = error
 
-    def newest_image(self) -> Any:
-        """Return the image of the running node that has applied most; with a ZooKeeper, what the tree says. It is a
-        ``ClusterImage``, of a tree as much of it as an oracle needs."""
+    def newest_image(self) -> Image | None:
+        """Return the image of the running node that has applied most; with a ZooKeeper, that of the tree."""
         if self._tree is not None:
             return self._tree.image
         metadata = self._newest()
@@ -143,7 +141,7 @@ class Watch:
             self.check_images()
         self._tell_moments()
 
-    def _known(self) -> tuple[Any, int]:
+    def _known(self) -> tuple[Image | None, int]:
         """Return the newest image, and a number that grows with what it shows."""
         if self._tree is not None:
             if self._tree.failure is not None:
@@ -182,6 +180,19 @@ class Watch:
                     f"the metadata: {machine.address} and {other.address} show different clusters at {image.offset}"
                 )
 
+    def check_has_compared(self) -> None:
+        """Count the batches of all logs that were compared.
+
+        :raises ViolationError: none of the metadata log, or of the topics: such a run says nothing about them
+        """
+        compared = {"batches": sum(history.compared for history in self._histories.values())}
+        if self._tree is None:
+            compared["metadata batches"] = self._metadata_history.compared
+        for name, count in compared.items():
+            self._oracle.counts[f"{name} compared"] = count
+            if not count:
+                raise ViolationError(f"the oracle has compared no {name} in the whole run")
+
     def _check_leaders(self, node_id: int, machine: Machine) -> None:
         for partition in replicas_of(machine):
             if partition.leader is None:
@@ -198,7 +209,7 @@ class Watch:
                     f"{partition.partition}: two processes of node {node_id} led in epoch {partition.leader_epoch}"
                 )
 
-    def _note_coordinators(self, image: ClusterImage | None) -> None:
+    def _note_coordinators(self, image: Image | None) -> None:
         """Note which brokers lead a partition of the offsets topic in an epoch that is over."""
         topic = None if image is None else image.topics.get(OFFSETS_TOPIC)
         for number, partition in () if topic is None else topic.partitions.items():
@@ -218,7 +229,7 @@ class Watch:
                 self._oracle.fenced_s = self._world.loop.time()
                 return
 
-    def _note_ends(self, image: ClusterImage | None) -> None:
+    def _note_ends(self, image: Image | None) -> None:
         for node_id, broker in ({} if image is None else image.brokers).items():
             self._excuses.registered(node_id, broker.epoch)
         for nth, machine in enumerate(self._world.machines):
@@ -323,7 +334,7 @@ class Watch:
                     f"{replica.leader_start_offset}, and ends at {member.log.written_end_offset}"
                 )
 
-    def _has_all(self, image: ClusterImage | None, replica: Partition, node_id: int) -> bool:
+    def _has_all(self, image: Image | None, replica: Partition, node_id: int) -> bool:
         """Whether a leader's view of a member counts: the member kept its cache, or the leader knows the process that
         came after.
 
@@ -408,7 +419,7 @@ class Watch:
         nodes += [partition_image.leader for partition_image in watched if partition_image.leader > 0]
         return [self._world.machines[node_id - 1] for node_id in nodes]
 
-    def _watched(self, image: ClusterImage) -> Iterator[tuple[TopicPartition, PartitionImage]]:
+    def _watched(self, image: Image) -> Iterator[tuple[TopicPartition, PartitionImage]]:
         for partition in self._oracle.partitions:
             if partition not in self._histories:
                 self._histories[partition] = History(str(partition))
@@ -421,7 +432,7 @@ class Watch:
                 yield TopicPartition(OFFSETS_TOPIC, number), partition_image
 
 
-def _leaves_out_one(image: ClusterImage, tree: TreeOracle | None) -> bool:
+def _leaves_out_one(image: Image, tree: TreeOracle | None) -> bool:
     """Whether an image shows a broker as fenced, or a broker of a tree not at all."""
     brokers = image.brokers
     if tree is not None and len(brokers) < tree.brokers_seen:

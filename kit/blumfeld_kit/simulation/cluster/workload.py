@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from importlib.metadata import EntryPoint
 from itertools import pairwise
+from math import inf
 from typing import Any
 
 from blumfeld.kernel.composing.plan import Plan
@@ -105,6 +106,7 @@ class Cluster:
         self._coordination: Coordination | None = None
         self._brokers: list[int] = []
         self._watching: asyncio.Task[None] | None = None
+        self._until_s = inf
 
     def plans(self, shape: Shape) -> Sequence[Plan]:
         if shape.consensus == ZOOKEEPER:
@@ -358,6 +360,7 @@ class Cluster:
         """Compare all replicas and the metadata with what was promised."""
         self._watch.look()
         self._watch.check_images()
+        self._watch.check_has_compared()
         self._count_logs(world)
         image = self._watch.newest_image()
         assert image is not None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Coroutine, Iterator, Mapping, Sequence
 from importlib.metadata import EntryPoint
+from math import inf
 from typing import Any
 
 from blumfeld.spi.storage import TopicPartition
@@ -100,7 +101,7 @@ class Tiered(Cluster):
     @property
     def _is_over(self) -> bool:
         """Whether the clients have ended."""
-        return self._loop.time() > self._until_s if hasattr(self, "_until_s") else False
+        return self._until_s < inf and self._loop.time() > self._until_s
 
     def _led(self, world: World) -> Iterator[tuple[TopicPartition, Machine, TieredLog]]:
         image = self._watch.newest_image()
@@ -156,8 +157,8 @@ class Tiered(Cluster):
 
 def _segments(machine: Machine) -> Iterator[Any]:
     """Yield the segments that a node's catalogs have."""
-    composition: Any = getattr(machine.node, "composition", None)
-    storage: Any = None if composition is None else composition.storage
+    assert machine.node is not None
+    storage: Any = machine.node.composition.storage
     for metadata in storage._tiering.metadata._partitions.values():
         for catalog in metadata.catalogs.values():
             yield from catalog

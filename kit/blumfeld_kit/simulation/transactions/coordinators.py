@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 from blumfeld.coordinator.runtime.coordinator import partition_for
-from blumfeld.spi.cluster import ClusterImage
 from blumfeld.spi.groups import CoordinatorRecord, Decision
 from blumfeld.spi.internal_topics import TRANSACTIONS_TOPIC
 from blumfeld.spi.storage import TopicPartition
@@ -13,12 +12,13 @@ from blumfeld.wire.codec import encode
 from blumfeld.wire.messages.transaction_coordinator_records import TransactionLogKey, TransactionLogValue
 from blumfeld_kit.simulation.machine.host import Machine
 from blumfeld_kit.simulation.swarm.world import World
+from blumfeld_kit.simulation.zookeeper.tree_oracle import Image
 
 EMPTY = 0
 TIMEOUT_MS = 10_000
 
 
-def coordinator_of(world: World, image: ClusterImage, transactional_id: str) -> Machine | None:
+def coordinator_of(world: World, image: Image, transactional_id: str) -> Machine | None:
     """Return the machine whose node coordinates a transactional id; ``None`` while there is none."""
     topic = image.topics.get(TRANSACTIONS_TOPIC)
     if topic is None:
@@ -27,7 +27,7 @@ def coordinator_of(world: World, image: ClusterImage, transactional_id: str) -> 
     return leader_of(world, image, TopicPartition(TRANSACTIONS_TOPIC, number))
 
 
-def leader_of(world: World, image: ClusterImage, partition: TopicPartition) -> Machine | None:
+def leader_of(world: World, image: Image, partition: TopicPartition) -> Machine | None:
     """Return the machine whose node leads a partition; ``None`` while there is none.
 
     The image of a node that has just started may lack the topic, and for a moment no other node may run.

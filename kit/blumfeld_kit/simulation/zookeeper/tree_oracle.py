@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from blumfeld.spi.cluster import BrokerImage, PartitionImage, TopicImage
+from blumfeld.spi.cluster import BrokerImage, ClusterImage, PartitionImage, TopicImage
 from blumfeld.spi.zookeeper import Create, Delete, Operation, Set
 from blumfeld.wire.primitives import uuid_bytes
 from blumfeld_kit.fakes.znodes import Stamp
@@ -41,6 +41,10 @@ class TreeImage(msgspec.Struct, frozen=True):
 
     brokers: Mapping[int, BrokerImage]
     topics: Mapping[str, TopicImage]
+
+
+Image = ClusterImage | TreeImage
+"""The cluster as a node's metadata, or the tree, shows it."""
 
 
 class _Topic:

@@ -8,7 +8,7 @@ from typing import Any, cast
 
 from blumfeld.broker.replicas.hosting.partition_manager import PartitionManager
 from blumfeld.kernel.composing.plan import Plan
-from blumfeld.spi.cluster import ClusterImage, PartitionImage
+from blumfeld.spi.cluster import PartitionImage
 from blumfeld.spi.completion import Completion
 from blumfeld.spi.storage import TopicPartition
 from blumfeld.wire.errors import ErrorCode
@@ -22,6 +22,7 @@ from blumfeld_kit.simulation.cluster.workload import TOPIC, Cluster, plan
 from blumfeld_kit.simulation.machine.host import Machine
 from blumfeld_kit.simulation.swarm.shape import Shape
 from blumfeld_kit.simulation.swarm.world import World
+from blumfeld_kit.simulation.zookeeper.tree_oracle import Image
 
 LARGE = "large"
 LARGE_PARTITIONS = 1_000
@@ -250,7 +251,7 @@ class FullDisk(Scripted):
         self.oracle.counts["back after ms"] = round(1000 * (world.loop.time() - now_s))
         assert machine.kills == 0
 
-    def full(self, image: ClusterImage) -> int:
+    def full(self, image: Image) -> int:
         """The node whose disk is full: it leads, and isn't the controller."""
         controller = self._watch.controller()
         leaders = [partition.leader for partition in image.topics[TOPIC].partitions.values()]
@@ -278,7 +279,7 @@ class FullController(FullDisk):
     MOVED_S = 1.0
     """Another controller must be elected before."""
 
-    def full(self, image: ClusterImage) -> int:
+    def full(self, image: Image) -> int:
         """The controller, where it is a broker."""
         controller = self._watch.controller()
         assert controller is not None

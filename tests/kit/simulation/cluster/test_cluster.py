@@ -7,6 +7,7 @@ from collections import Counter
 import pytest
 
 from blumfeld_consensus_kraft.raft.pauses import Pauses
+from blumfeld_kit.simulation.cluster import watch
 from blumfeld_kit.simulation.cluster.workload import Cluster
 from blumfeld_kit.simulation.swarm import FaultClass, Shape, Swarm, SwarmFailure
 from tests.everyday import first
@@ -24,7 +25,14 @@ def test_without_faults_everything_is_done_and_nothing_is_excused() -> None:
     """In seed 1 the controllers are apart from the brokers."""
     report = Swarm(Shape(seed=1, clients=4, seconds=20.0, faults=()), Cluster()).run()
     counts = Counter(report.counts)
-    for name in ("acked", "read", "commits", "records deleted", "topics created"):
+    for name in (
+        "acked",
+        "read",
+        "commits",
+        "records deleted",
+        "topics created",
+        "metadata batches compared",
+    ):
         assert counts[name], name
     assert not counts["excuses"]
     assert not counts["ids given up"]
@@ -34,6 +42,18 @@ def test_a_controller_that_is_replaced_late_fails_the_seed(monkeypatch: pytest.M
     monkeypatch.setattr(Pauses, "refused_ms", lambda _: 1_000.0)
     with pytest.raises(SwarmFailure, match=r"no controller 0\.9 s after node \d's process died"):
         Swarm(Shape(seed=0, clients=4, seconds=1.0, faults=()), Cluster()).run()
+
+
+def test_an_oracle_that_looks_at_no_metadata_log_fails_the_seed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(watch, "metadata_log", lambda _: None)
+    with pytest.raises(SwarmFailure, match="the oracle has compared no metadata batches"):
+        Swarm(Shape(seed=1, clients=4, seconds=1.0, faults=()), Cluster()).run()
+
+
+def test_an_oracle_that_looks_at_no_replica_fails_the_seed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(watch.Watch, "_watched", lambda *_: iter(()))
+    with pytest.raises(SwarmFailure, match="the oracle has compared no batches"):
+        Swarm(Shape(seed=1, clients=4, seconds=1.0, faults=()), Cluster()).run()
 
 
 @pytest.mark.slow
