@@ -135,6 +135,10 @@ def test_listeners_that_cannot_be(rows: tuple[str, ...], complaint: str) -> None
             '"log.segment.bites" = 1',
             'config."log.segment.bites": no broker key of Kafka\'s; did you mean log.segment.bytes?',
         ),
+        (
+            '"super.users" = "User:admin"',
+            'config."super.users": its place here is security.options.acls.super_users (docs/security.md)',
+        ),
         ('"log.segment.bytes" = "big"', 'config."log.segment.bytes": found "big"; allowed: '),
         ('"log.segment.bytes" = 1', 'config."log.segment.bytes": found 1; allowed: '),
         (

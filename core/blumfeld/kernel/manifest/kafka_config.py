@@ -24,6 +24,12 @@ from blumfeld.spi.transport import Limits, Listener
 PROTOCOL_MAP = "listener.security.protocol.map"
 _SECURE_PROTOCOLS = ("SSL", "SASL_PLAINTEXT", "SASL_SSL")
 _PLAINTEXT_ONLY = "this build's listeners speak PLAINTEXT only"
+_PLACES = {
+    "super.users": "security.options.acls.super_users (docs/security.md)",
+    "allow.everyone.if.no.acl.found": "security.options.acls.allow_everyone_if_no_acl_found (docs/security.md)",
+    "zookeeper.connect": 'consensus.options.connect, with consensus.plugin = "consensus_zk_compat"',
+}
+"""What a Kafka broker's file holds beside Kafka's table, because a class of it reads it: key → its place here."""
 
 
 def broker_config(
@@ -53,7 +59,8 @@ def broker_config(
             _check_effect(defn, key, value, listeners if listeners_known else None, abilities)
             usable[key] = value
         except UnknownConfigError as error:
-            faults.add([Problem(path, error.said)])
+            place = _PLACES.get(key)
+            faults.add([Problem(path, error.said if place is None else f"its place here is {place}")])
         except ConfigError as error:
             faults.add([Problem(path, shown(error.found), error.allowed)])
     if faults.sound("node", "network"):
