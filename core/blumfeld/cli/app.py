@@ -17,10 +17,9 @@ import typer
 from typer.core import TyperGroup
 
 from blumfeld import __version__
-from blumfeld.cli.manifest import BAD_MANIFEST, load_manifest
+from blumfeld.cli.manifest import BAD_MANIFEST, BUILT_IN, load_manifest, source_name
 from blumfeld.kernel.composing.plan import make_plan
 from blumfeld.kernel.description import describe, describe_nodes
-from blumfeld.kernel.manifest.sections import NO_FILE
 from blumfeld.kernel.runtime.real_files import RealFiles
 from blumfeld.kernel.supervising.derivation import node_manifests
 from blumfeld.plugging.errors import Faults, ManifestError
@@ -38,8 +37,16 @@ LAZY = {
 }
 """Commands of other rooms: a typer app, or a function."""
 
-ELSEWHERE = {"archive": "blumfeld-archive", "bench": "blumfeld-bench", "simulate": "blumfeld-kit"}
+ELSEWHERE = {
+    "archive": "blumfeld-archive",
+    "bench": "blumfeld-bench",
+    "build": "blumfeld-builder",
+    "simulate": "blumfeld-kit",
+}
 """Commands that this project publishes in another distribution: command → distribution."""
+
+BUILT_IN_ONLY = {"build": "blumfeld.cli.build:build"}
+"""Commands of an artefact of ``blumfeld build``, which holds no builder."""
 
 
 class LazyGroup(TyperGroup):
@@ -58,8 +65,9 @@ class LazyGroup(TyperGroup):
         own = super().get_command(ctx, cmd_name)
         if own is not None:
             return own
-        if cmd_name in LAZY:
-            return _as_command(resolve_name(LAZY[cmd_name]), cmd_name)
+        rooms = {**LAZY, **(BUILT_IN_ONLY if source_name(None) == BUILT_IN else {})}
+        if cmd_name in rooms:
+            return _as_command(resolve_name(rooms[cmd_name]), cmd_name)
         command = _plugin_commands().get(cmd_name)
         if command is None and cmd_name in ELSEWHERE and not _is_installed(ELSEWHERE[cmd_name]):
             name = ELSEWHERE[cmd_name]
@@ -155,7 +163,7 @@ def plan(
 ) -> None:
     """Show what a manifest composes: plug-ins, APIs, the meaning of an ack, missing parts. Opens nothing."""
     try:
-        source = manifest or NO_FILE
+        source = source_name(manifest)
         faults = Faults(source)
         loaded = load_manifest(manifest, overrides or (), data_dir, listen, faults)
         planned = [

@@ -9,11 +9,11 @@ from typing import Annotated
 import msgspec
 import typer
 
-from blumfeld.cli.manifest import BAD_MANIFEST, NOT_STARTED, load_manifest
+from blumfeld.cli.manifest import BAD_MANIFEST, NOT_STARTED, load_manifest, source_name
 from blumfeld.kernel.composing.plan import Plan, make_plan
 from blumfeld.kernel.formatting.directories import AlreadyFormatted, Formatting, format_directories
 from blumfeld.kernel.formatting.quorum import InitialQuorum, initial_controllers
-from blumfeld.kernel.manifest.sections import NO_FILE, Manifest
+from blumfeld.kernel.manifest.sections import Manifest
 from blumfeld.kernel.runtime.short_lived_runtime import short_lived_runtime
 from blumfeld.kernel.supervising.derivation import node_manifests
 from blumfeld.kernel.supervising.preparation import check_directories, format_nodes
@@ -74,7 +74,7 @@ def format_data_dir(
     directory. With `nodes = N` all nodes are formatted.
     """
     try:
-        source = manifest or NO_FILE
+        source = source_name(manifest)
         faults = Faults(source)
         loaded = _in_cluster(load_manifest(manifest, overrides or (), data_dir, faults=faults), cluster_id)
         formatting = Formatting(

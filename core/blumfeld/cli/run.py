@@ -9,9 +9,8 @@ import time
 from collections.abc import Sequence
 
 from blumfeld import __version__
-from blumfeld.cli.manifest import BAD_MANIFEST, NOT_STARTED, load_manifest
+from blumfeld.cli.manifest import BAD_MANIFEST, NOT_STARTED, load_manifest, source_name
 from blumfeld.kernel.composing.plan import make_plan
-from blumfeld.kernel.manifest.sections import NO_FILE
 from blumfeld.kernel.node import Node, StartError
 from blumfeld.kernel.process import Process
 from blumfeld.kernel.watching.event_log import EventLogs, structlog_renderer
@@ -31,7 +30,7 @@ def run(arguments: Sequence[str]) -> int:
     given = _parser().parse_args(arguments)
     try:
         forced = ["consensus.options.force_empty_metadata=true"] if given.force_empty_metadata else []
-        source = given.manifest or NO_FILE
+        source = source_name(given.manifest)
         faults = Faults(source)
         overrides = [*given.set, *forced]
         written = load_manifest(given.manifest, overrides, given.data_dir, given.listen, faults)

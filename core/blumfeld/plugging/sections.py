@@ -12,6 +12,7 @@ from blumfeld.plugging.errors import LEFT_OUT, Faults, ManifestError, Problem, o
 
 SECTIONS = (
     "archive",
+    "build",
     "config",
     "consensus",
     "groups",

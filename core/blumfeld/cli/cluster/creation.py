@@ -12,11 +12,11 @@ import msgspec
 
 from blumfeld.cli.cluster import namespaces
 from blumfeld.cli.cluster.state import ClusterError, ClusterState, NodeState, save_state
-from blumfeld.cli.manifest import load_manifest
+from blumfeld.cli.manifest import load_manifest, source_name
 from blumfeld.kernel.composing.plan import Plan, make_plan
 from blumfeld.kernel.description import address_text
 from blumfeld.kernel.manifest.as_toml import manifest_toml
-from blumfeld.kernel.manifest.sections import NO_FILE, Manifest
+from blumfeld.kernel.manifest.sections import Manifest
 from blumfeld.kernel.node import StartError
 from blumfeld.kernel.runtime.short_lived_runtime import short_lived_runtime
 from blumfeld.kernel.supervising.derivation import PORT_STEP, node_manifests
@@ -44,7 +44,7 @@ def new_cluster(
     :raises ClusterError: this machine can't isolate nodes, or a node has no port of its own, or it is taken
     :raises StartError: a directory can't be written
     """
-    source = path or NO_FILE
+    source = source_name(path)
     _check_overrides(overrides, count)
     nodes = [] if count is None else [f"nodes={count}"]
     faults = Faults(source)

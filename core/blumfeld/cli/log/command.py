@@ -30,8 +30,12 @@ PIPED_COLUMNS = 200
 
 def log(
     path: Annotated[
-        str, typer.Argument(help="A data directory, a partition's directory in it, or any file of theirs.")
-    ],
+        str | None,
+        typer.Argument(
+            help="A data directory, a partition's directory in it, or any file of theirs; "
+            "none is the first data directory of the built-in manifest."
+        ),
+    ] = None,
     records: Annotated[
         bool, typer.Option(help="Show records with keys and values, for a .log file or a partition.")
     ] = False,
@@ -55,7 +59,7 @@ def log(
     epochs.
     """
     console = Console() if sys.stdout.isatty() else Console(width=PIPED_COLUMNS)
-    path = os.path.abspath(path)
+    path = os.path.abspath(_built_in_directory() if path is None else path)
     try:
         if repair:
             raise typer.Exit(_repair(path, console, deep=deep, sure=yes, as_json=as_json))
@@ -70,6 +74,18 @@ def log(
     except ValueError as error:
         typer.echo(f"blumfeld: {path}: {error}", err=True)
         raise typer.Exit(UNREADABLE) from None
+
+
+def _built_in_directory() -> str:
+    """Returns the first data directory of an artefact's own manifest.
+
+    :raises typer.BadParameter: this Blumfeld is no artefact
+    """
+    from blumfeld.cli.manifest import BUILT_IN, load_manifest, source_name
+
+    if source_name(None) != BUILT_IN:
+        raise typer.BadParameter("missing: only an artefact of `blumfeld build` knows its data directory")
+    return load_manifest(None).node.directories[0]
 
 
 def _look(path: str, window: Window) -> list[Listing]:

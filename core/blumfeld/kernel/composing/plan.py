@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from blumfeld.kernel.manifest.kafka_config import broker_config
+from blumfeld.kernel.manifest.named import NamedPlugin, named_plugins
 from blumfeld.kernel.manifest.rules import checked_listeners
-from blumfeld.kernel.manifest.sections import NO_FILE, NO_PLUGIN, Manifest
+from blumfeld.kernel.manifest.sections import NO_FILE, Manifest
 from blumfeld.plugging.errors import Faults, ManifestError, Problem, shown
 from blumfeld.plugging.plugins import PlannedPlugin
 from blumfeld.plugging.registry import Registry
@@ -17,15 +18,12 @@ from blumfeld.spi.transport import Listener
 from blumfeld.wire.errors import PluginContractError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-    from typing import Any
+    from collections.abc import Iterator, Sequence
 
     from blumfeld.config.values import BrokerConfig
 
-ARCHIVE_PLUGIN = "sink_spark"
-"""The plug-in whose options ``[archive]`` holds."""
 ARCHIVE_PACKAGE = "blumfeld-archive"
-"""The distribution that brings it."""
+"""The distribution that brings the plug-in of ``[archive]``."""
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
@@ -122,66 +120,30 @@ class _Loader:
 
     def load_all(self) -> Iterator[PlannedPlugin]:
         """Yields the plug-ins that can be loaded, in the order in which parts are made."""
-        manifest = self.manifest
-        yield from self._one("network", manifest.network.plugin, manifest.network.options)
-        plugins, groups = manifest.plugins, manifest.groups
-        yield from self._each("stores", "plugins.stores", plugins.stores, plugins.options)
-        yield from self._storages()
-        yield from self._migration()
-        yield from self._one("consensus", manifest.consensus.plugin, manifest.consensus.options)
-        is_broker = "broker" in manifest.node.roles
-        if is_broker:
-            yield from self._one("replication", manifest.replication.plugin, manifest.replication.options)
-        yield from self._security()
-        if manifest.quotas.plugin is not None:
-            yield from self._one("quotas", manifest.quotas.plugin, manifest.quotas.options)
-        yield from self._each("observers", "plugins.observers", plugins.observers, plugins.options)
-        # A controller alone coordinates nothing, but it must know the features of groups and transactions: it finalizes
-        # their levels.
-        yield from self._each("groups", "groups.plugins", groups.plugins, groups.options)
-        if is_broker:
-            yield from self._each("assignors", "groups.assignors", groups.assignors, groups.options)
-        if manifest.transactions.plugin != NO_PLUGIN:
-            section = manifest.transactions
-            yield from self._one("transactions", section.plugin, section.options)
-        if manifest.archive is not None:
-            if ARCHIVE_PLUGIN not in self.registry.names():
-                mistake = f"a section of the package {ARCHIVE_PACKAGE}, which isn't installed"
-                self.faults.add(
-                    [Problem("archive", mistake, f"pip install {ARCHIVE_PACKAGE}, or no such section")]
-                )
-                return
-            yield from self._one("sink", ARCHIVE_PLUGIN, manifest.archive, at="archive", options_at="archive")
+        for named in named_plugins(self.manifest):
+            if not self.faults.sound(named.path.partition("[")[0]):
+                continue  # the name is a default in place of what was meant
+            if named.role == "storage":
+                yield from self._storages(named)
+            elif self._is_allowed(named):
+                yield from self._load(named)
 
-    def _each(
-        self, role: str, at: str, names: Sequence[str], options: Mapping[str, Mapping[str, Any]]
-    ) -> Iterator[PlannedPlugin]:
-        """Yields the plug-ins of a list at ``at``, whose options stand beside it by name."""
-        if not self.faults.sound(at):
-            return
-        section = at.partition(".")[0]
-        for nth, name in enumerate(names):
-            options_at = f"{section}.options.{name}"
-            yield from self._one(role, name, options.get(name, {}), at=f"{at}[{nth}]", options_at=options_at)
+    def _is_allowed(self, named: NamedPlugin) -> bool:
+        problem = None
+        if named.role == "migration":
+            problem = self._migration_problem(named)
+        elif named.role == "sink" and named.name not in self.registry.names():
+            mistake = f"a section of the package {ARCHIVE_PACKAGE}, which isn't installed"
+            problem = Problem("archive", mistake, f"pip install {ARCHIVE_PACKAGE}, or no such section")
+        if problem is not None:
+            self.faults.add([problem])
+        return problem is None
 
-    def _security(self) -> Iterator[PlannedPlugin]:
-        section = self.manifest.security
-        if section.plugin is not None:
-            yield from self._one("security", section.plugin, section.options)
-        at, options = "security.authorizer", section.plugin_options
-        if section.authorizer is not None and self.faults.sound(at):
-            name = section.authorizer
-            options_at = f"security.plugin_options.{name}"
-            yield from self._one("authorizer", name, options.get(name, {}), at=at, options_at=options_at)
-        for nth, name in enumerate(section.authenticators):
-            at, options_at = f"security.authenticators[{nth}]", f"security.plugin_options.{name}"
-            yield from self._one("authenticators", name, options.get(name, {}), at=at, options_at=options_at)
-
-    def _storages(self) -> Iterator[PlannedPlugin]:
+    def _storages(self, named: NamedPlugin) -> Iterator[PlannedPlugin]:
         """Yields the storages, the innermost one first. A storage wraps another if its options have a field
         ``local``."""
         section = self.manifest.storage
-        for outer in self._one("storage", section.plugin, section.options):
+        for outer in self._load(named):
             inner = getattr(outer.options, "local", None)
             at, options_at = "storage.options.local", "storage.local_options"
             if not isinstance(inner, str):
@@ -190,49 +152,36 @@ class _Loader:
                     self.faults.add([Problem(options_at, "options", allowed)])
             elif inner == section.plugin:
                 self.faults.add([Problem(at, shown(inner), "another storage than the one that wraps it")])
-            else:
-                for plugin in self._one(
-                    "storage", inner, section.local_options, at=at, options_at=options_at
-                ):
+            elif self.faults.sound(at):
+                wrapped = NamedPlugin("storage", inner, at, section.local_options, options_at)
+                for plugin in self._load(wrapped):
                     yield msgspec.structs.replace(plugin, role="local_storage")
             yield outer
 
-    def _migration(self) -> Iterator[PlannedPlugin]:
-        """Yields the plug-in of ``[migration]``. It is for controllers alone: a broker of the quorum reads no tree."""
-        section, node = self.manifest.migration, self.manifest.node
-        if section.plugin is None:
-            return
+    def _migration_problem(self, named: NamedPlugin) -> Problem | None:
+        """Says why a migration can't be. It is for controllers alone: a broker of the quorum reads no tree."""
+        node = self.manifest.node
         if node.roles != ("controller",):
             found = f"a migration in a node with the roles {', '.join(node.roles)}"
-            self.faults.add(
-                [
-                    Problem(
-                        "migration", found, 'node.roles = ["controller"], as in docs/zookeeper-migration.md'
-                    )
-                ]
+            return Problem(
+                "migration", found, 'node.roles = ["controller"], as in docs/zookeeper-migration.md'
             )
-        elif section.plugin == self.manifest.consensus.plugin:
+        if named.name == self.manifest.consensus.plugin:
             allowed = (
                 "another plug-in than consensus.plugin: the cluster is brought from that one to this one"
             )
-            self.faults.add([Problem("migration.plugin", shown(section.plugin), allowed)])
-        else:
-            yield from self._one("migration", section.plugin, section.options)
+            return Problem(named.path, shown(named.name), allowed)
+        return None
 
-    def _one(
-        self, role: str, name: str, options: Mapping[str, Any], *, at: str = "", options_at: str = ""
-    ) -> Iterator[PlannedPlugin]:
+    def _load(self, named: NamedPlugin) -> Iterator[PlannedPlugin]:
         """Yields the plug-in; nothing if it can't be loaded or its options are wrong, which is a fault."""
-        path = at or f"{role}.plugin"
         source = self.faults.source
-        if not self.faults.sound(path):
-            return  # the name is a default in place of what was meant
         try:
-            plugin_class = self.registry.load(name, role, source, path)
-            decoded = decode_section(
-                options, plugin_class.options_class, source, options_at or f"{role}.options"
-            )
+            plugin_class = self.registry.load(named.name, named.role, source, named.path)
+            decoded = decode_section(named.options, plugin_class.options_class, source, named.options_path)
         except ManifestError as error:
             self.faults.add(error.problems)
             return
-        yield PlannedPlugin(role=role, name=name, path=path, plugin_class=plugin_class, options=decoded)
+        yield PlannedPlugin(
+            role=named.role, name=named.name, path=named.path, plugin_class=plugin_class, options=decoded
+        )

@@ -161,6 +161,19 @@ class LoggingSection(_Section, frozen=True):
     level: str = "info"
 
 
+class BuildSection(_Section, frozen=True):
+    """``[build]``: for ``blumfeld build``. It has no effect on a broker that runs the manifest."""
+
+    requires: tuple[str, ...] = ()
+    """Requirements beside those of the bundled plug-ins (PEP 508): what brings the other ones, versions, extras."""
+    wheels: tuple[str, ...] = ()
+    """Folders of wheels, wheels, and folders of sources; relative to the manifest."""
+    index: str | None = None
+    """Address of an index of wheels. ``None``: only ``wheels`` are looked at."""
+    python: str = "3.11"
+    """Version of the interpreter that runs the build."""
+
+
 class Manifest(_Section, frozen=True):
     """All sections."""
 
@@ -179,6 +192,7 @@ class Manifest(_Section, frozen=True):
     plugins: PluginsSection = PluginsSection()
     metrics: MetricsSection = MetricsSection()
     logging: LoggingSection = LoggingSection()
+    build: BuildSection = BuildSection()
     config: dict[str, Any] = {}
     """Kafka's own keys, flat."""
     archive: dict[str, Any] | None = None
