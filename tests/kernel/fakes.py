@@ -15,7 +15,8 @@ import pytest
 from blumfeld.broker.serving.counts import NodeMetrics
 from blumfeld.kernel.composing.composition import NodeComposition
 from blumfeld.kernel.composing.plan import Plan, make_plan
-from blumfeld.kernel.description import describe
+from blumfeld.kernel.describing import describe
+from blumfeld.kernel.description.document import PlanDocument
 from blumfeld.kernel.manifest.sections import read_manifest
 from blumfeld.kernel.watching.event_log import EventLogs, Render
 from blumfeld.plugging.errors import Faults, ManifestError
@@ -506,7 +507,12 @@ def plan_of(
 
 def described(plan: Plan) -> str:
     """`blumfeld plan` of it."""
-    return asyncio.run(describe(plan, cast("Any", FakeBroker)))
+    return asyncio.run(describe(plan, cast("Any", FakeBroker))).text
+
+
+def document(plan: Plan) -> PlanDocument:
+    """`blumfeld plan --json` of it."""
+    return asyncio.run(describe(plan, cast("Any", FakeBroker))).document
 
 
 def complaints(*overrides: str, **manifest: Any) -> list[str]:

@@ -8,7 +8,7 @@ from typing import Any, cast
 import pytest
 
 from blumfeld.config.values import BrokerConfig
-from blumfeld.kernel.description import _listener_row
+from blumfeld.kernel.description.text import _listener_row
 from blumfeld.kernel.node import Node
 from blumfeld.spi.transport import Listener
 from blumfeld.wire.errors import PluginContractError

@@ -7,7 +7,6 @@ one.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
 from importlib.metadata import PackageNotFoundError, distribution
 from pkgutil import resolve_name
@@ -17,12 +16,9 @@ import typer
 from typer.core import TyperGroup
 
 from blumfeld import __version__
-from blumfeld.cli.manifest import BAD_MANIFEST, BUILT_IN, load_manifest, source_name
-from blumfeld.kernel.composing.plan import make_plan
-from blumfeld.kernel.description import describe, describe_nodes
+from blumfeld.cli.manifest import BUILT_IN, source_name
 from blumfeld.kernel.runtime.real_files import RealFiles
-from blumfeld.kernel.supervising.derivation import node_manifests
-from blumfeld.plugging.errors import Faults, ManifestError
+from blumfeld.plugging.errors import ManifestError
 from blumfeld.plugging.plugins import PlannedPlugin, PluginSet
 from blumfeld.plugging.registry import Registry
 from blumfeld.spi.hooks import NoOptions, Plugin
@@ -33,6 +29,7 @@ LAZY = {
     "demo": "blumfeld.cli.demo.command:demo",
     "format": "blumfeld.cli.format:format_data_dir",
     "log": "blumfeld.cli.log.command:log",
+    "plan": "blumfeld.cli.plan.command:plan",
     "wire": "blumfeld.cli.wire:app",
 }
 """Commands of other rooms: a typer app, or a function."""
@@ -150,33 +147,6 @@ def run_command(arguments: Annotated[list[str] | None, typer.Argument(hidden=Tru
     from blumfeld.cli.run import run
 
     raise typer.Exit(run(arguments or []))
-
-
-@app.command()
-def plan(
-    manifest: Annotated[str | None, typer.Argument(help="A TOML file; none is the default node.")] = None,
-    overrides: Annotated[
-        list[str] | None, typer.Option("--set", metavar="SECTION.KEY=VALUE", help="Lay a value over it.")
-    ] = None,
-    data_dir: Annotated[str | None, typer.Option(help="node.data_dir")] = None,
-    listen: Annotated[str | None, typer.Option(help="Where the first broker listener binds.")] = None,
-) -> None:
-    """Show what a manifest composes: plug-ins, APIs, the meaning of an ack, missing parts. Opens nothing."""
-    try:
-        source = source_name(manifest)
-        faults = Faults(source)
-        loaded = load_manifest(manifest, overrides or (), data_dir, listen, faults)
-        planned = [
-            make_plan(node, source, faults=faults, written=loaded)
-            for node in node_manifests(loaded, source, faults)
-        ]
-        if len(planned) > 1:
-            typer.echo(describe_nodes(planned))
-        typer.echo(asyncio.run(describe(planned[0])), nl=False)
-    except (ManifestError, PluginContractError) as error:
-        for line in str(error).splitlines():
-            typer.echo(f"blumfeld: {line}", err=True)
-        raise typer.Exit(BAD_MANIFEST) from None
 
 
 @app.command()

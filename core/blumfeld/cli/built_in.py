@@ -18,5 +18,5 @@ def built_in(name: str) -> str | None:
     spec = find_spec(PACKAGE)
     if spec is None or spec.origin is None:
         return None
-    with open(os.path.join(os.path.dirname(spec.origin), name), encoding="utf-8") as file:
+    with open(os.path.join(os.path.dirname(spec.origin), name), encoding="utf-8", newline="") as file:
         return file.read()

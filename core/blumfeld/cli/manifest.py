@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from importlib.util import find_spec
+from typing import NamedTuple
 
 from blumfeld.cli.built_in import MANIFEST, PACKAGE, built_in
 from blumfeld.kernel.manifest.sections import NO_FILE, Manifest, read_manifest
+from blumfeld.plugging.digests import digest
 from blumfeld.plugging.errors import Faults, ManifestError, file_problem
 
 NOT_STARTED, BAD_MANIFEST = 1, 2
@@ -21,6 +23,34 @@ def source_name(path: str | None) -> str:
     return path or (NO_FILE if find_spec(PACKAGE) is None else BUILT_IN)
 
 
+class ManifestFile(NamedTuple):
+    """A manifest as it was read."""
+
+    source: str
+    """Its name in error messages."""
+    text: str | None
+    """``None`` is the default manifest, which is no file."""
+
+    @property
+    def digest(self) -> str | None:
+        """``sha256:…`` of the file's bytes, as ``sha256sum`` has it; ``None`` without a file."""
+        return None if self.text is None else digest(self.text.encode())
+
+
+def manifest_file(path: str | None) -> ManifestFile:
+    """Returns the file's content. Without a path it is the built-in one in an artefact of ``blumfeld build``, else the
+    default one.
+
+    :raises ManifestError: the file can't be read
+    """
+    source = source_name(path)
+    try:
+        text = built_in(MANIFEST) if path is None else _read(path)
+    except (OSError, UnicodeDecodeError) as error:
+        raise ManifestError(source, [file_problem(error)]) from None
+    return ManifestFile(source, text)
+
+
 def load_manifest(
     path: str | None,
     overrides: Sequence[str] = (),
@@ -28,21 +58,15 @@ def load_manifest(
     listen: str | None = None,
     faults: Faults | None = None,
 ) -> Manifest:
-    """Returns the manifest from a file, overlaid with the command line's values.
-
-    Without a file it is the built-in one in an artefact of ``blumfeld build``, else the default one.
+    """Returns the manifest of :func:`manifest_file`, overlaid with the command line's values.
 
     :param faults: as for :func:`~blumfeld.kernel.manifest.sections.read_manifest`
     :raises ManifestError: the file can't be read, or as ``read_manifest``
     """
-    source = source_name(path)
-    try:
-        text = built_in(MANIFEST) if path is None else _read(path)
-    except (OSError, UnicodeDecodeError) as error:
-        raise ManifestError(source, [file_problem(error)]) from None
+    source, text = manifest_file(path)
     return read_manifest(text, source, overrides=overrides, data_dir=data_dir, listen=listen, faults=faults)
 
 
 def _read(path: str) -> str:
-    with open(path, encoding="utf-8") as file:
+    with open(path, encoding="utf-8", newline="") as file:
         return file.read()

@@ -9,8 +9,9 @@ import time
 from collections.abc import Sequence
 
 from blumfeld import __version__
-from blumfeld.cli.manifest import BAD_MANIFEST, NOT_STARTED, load_manifest, source_name
+from blumfeld.cli.manifest import BAD_MANIFEST, NOT_STARTED, manifest_file
 from blumfeld.kernel.composing.plan import make_plan
+from blumfeld.kernel.manifest.sections import read_manifest
 from blumfeld.kernel.node import Node, StartError
 from blumfeld.kernel.process import Process
 from blumfeld.kernel.watching.event_log import EventLogs, structlog_renderer
@@ -30,10 +31,17 @@ def run(arguments: Sequence[str]) -> int:
     given = _parser().parse_args(arguments)
     try:
         forced = ["consensus.options.force_empty_metadata=true"] if given.force_empty_metadata else []
-        source = source_name(given.manifest)
-        faults = Faults(source)
+        file = manifest_file(given.manifest)
+        source, faults = file.source, Faults(file.source)
         overrides = [*given.set, *forced]
-        written = load_manifest(given.manifest, overrides, given.data_dir, given.listen, faults)
+        written = read_manifest(
+            file.text,
+            source,
+            overrides=overrides,
+            data_dir=given.data_dir,
+            listen=given.listen,
+            faults=faults,
+        )
         manifest = written
         if given.node is not None:
             from blumfeld.kernel.supervising.derivation import node_manifest
@@ -43,7 +51,7 @@ def run(arguments: Sequence[str]) -> int:
             from blumfeld.cli.run_nodes import run_nodes
 
             return run_nodes(manifest, source, arguments, faults)
-        plan = make_plan(manifest, source, faults=faults, written=written)
+        plan = make_plan(manifest, source, faults=faults, written=written, digest=file.digest)
     except (ManifestError, PluginContractError) as error:
         return _complain(str(error), BAD_MANIFEST)
     except StartError as error:

@@ -11,8 +11,8 @@ from functools import partial
 
 from blumfeld import __version__
 from blumfeld.cli.cluster.questions import quorum_leader
+from blumfeld.config.addresses import address_text
 from blumfeld.kernel.composing.plan import Plan, make_plan
-from blumfeld.kernel.description import address_text
 from blumfeld.kernel.manifest.sections import Manifest
 from blumfeld.kernel.node import StartError
 from blumfeld.kernel.runtime.short_lived_runtime import short_lived_runtime

@@ -18,3 +18,8 @@ def host_and_port(text: str) -> tuple[str, int]:
     if not colon or not port.isascii() or not port.isdigit() or int(port) > PORT_MAX:
         raise ValueError(text)
     return host, int(port)
+
+
+def address_text(host: str, port: int) -> str:
+    """Returns ``HOST:PORT``, with an IPv6 host in brackets."""
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

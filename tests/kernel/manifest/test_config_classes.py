@@ -168,10 +168,9 @@ def test_what_has_no_effect_is_listed_by_plan_and_warned_of_once_by_run() -> Non
     text = described(plan)
     listed = text.partition("configuration without effect here\n")[2].partition("\n\n")[0].splitlines()
     names = [defn.name for defn in WITHOUT_EFFECT]
-    assert [line.split()[0] for line in listed] == names
-    assert all(
-        line.endswith(effect_of(defn).where) for line, defn in zip(listed, WITHOUT_EFFECT, strict=True)
-    )
+    assert [line.split()[0] for line in listed] == sorted(names)
+    by_name = sorted(WITHOUT_EFFECT, key=lambda defn: defn.name)
+    assert all(line.endswith(effect_of(defn).where) for line, defn in zip(listed, by_name, strict=True))
     assert [values["keys"].split(", ") for values in warnings_of_a_start(plan)] == [names]
 
 

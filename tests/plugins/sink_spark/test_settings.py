@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from blumfeld.kernel.composing.plan import make_plan
-from blumfeld.kernel.description import describe
+from blumfeld.kernel.describing import describe
 from blumfeld.kernel.manifest.sections import read_manifest
 from blumfeld.plugging.errors import ManifestError
 from blumfeld.plugging.registry import GROUP, Registry
@@ -99,7 +99,7 @@ def test_a_nodes_sections_may_stand_beside(tmp_path: Path) -> None:
     plan = make_plan(read_manifest(file.read_text(), str(file)), str(file))
     [sink] = plan.of_role("sink")
     assert isinstance(sink.options, ArchiveSettings)
-    assert "sink" in asyncio.run(describe(plan)).split()
+    assert "sink" in asyncio.run(describe(plan)).text.split()
 
 
 def test_a_file_that_is_none_is_named(tmp_path: Path) -> None:

@@ -13,8 +13,8 @@ import msgspec
 from blumfeld.cli.cluster import namespaces
 from blumfeld.cli.cluster.state import ClusterError, ClusterState, NodeState, save_state
 from blumfeld.cli.manifest import load_manifest, source_name
+from blumfeld.config.addresses import address_text
 from blumfeld.kernel.composing.plan import Plan, make_plan
-from blumfeld.kernel.description import address_text
 from blumfeld.kernel.manifest.as_toml import manifest_toml
 from blumfeld.kernel.manifest.sections import Manifest
 from blumfeld.kernel.node import StartError

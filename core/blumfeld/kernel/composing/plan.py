@@ -41,6 +41,10 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     """Whether the consensus has a metadata quorum."""
     left_out: tuple[str, ...] = ()
     """Places of the manifest that mean nothing without a quorum."""
+    digest: str | None = None
+    """``sha256:…`` of the manifest's bytes; ``None`` without a file."""
+    build: str | None = None
+    """Name of the artefact that the manifest came with."""
 
     def of_role(self, role: str) -> tuple[PlannedPlugin, ...]:
         """Returns the plug-ins of a section."""
@@ -53,11 +57,15 @@ def make_plan(
     registry: Registry | None = None,
     faults: Faults | None = None,
     written: Manifest | None = None,
+    *,
+    digest: str | None = None,
+    build: str | None = None,
 ) -> Plan:
     """Check a manifest as a whole, and load the plug-ins that it names.
 
     :param written: the manifest that ``manifest`` was derived from (``nodes = N``), if it was
     :param faults: what was wrong already when the manifest was read; it is told with what is wrong here
+    :param digest: as of :class:`Plan`; so is ``build``
     :raises ManifestError: it can't be run as it is: nothing was opened. Every problem is told that can be seen before
         plug-ins make their parts
     :raises PluginContractError: an entry point names something that is no plug-in
@@ -87,6 +95,8 @@ def make_plan(
         config=config,
         quorum=quorum,
         left_out=left_out,
+        digest=digest,
+        build=build,
     )
 
 

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
-from tests.kernel.fakes import described, plan_of
+from blumfeld import __version__, spi
+from blumfeld.kernel.description.document import decode_document, encode_document
+from blumfeld.kernel.description.text import document_text
+from tests.kernel.fakes import described, document, plan_of
 
-TEXT = """\
+MADE_OF = f"Blumfeld {__version__}, spi {spi.VERSION}"
+TEXT = f"""\
 node 1 (broker, controller), data in data, from m.toml
+{MADE_OF}
 
 plug-ins
   network      net_fake          unknown  paper
@@ -32,14 +37,19 @@ an ack means
   acks=1    written: what storage promises
   acks=all  what replication promises
 
+features, their levels, and the level of a new cluster
+  eligible.leader.replicas.version  0–1  1
+  metadata.version                  30   30
+  paper.version                     0–1  1
+
 configuration, other than Kafka's defaults
   auto.create.topics.enable  false
   log.segment.bytes          1048576
 
 this build does not
-  transactions  a transactional.id gets TRANSACTIONAL_ID_AUTHORIZATION_FAILED
-  security      every client is User:ANONYMOUS and may do everything, on PLAINTEXT only
   compaction    a topic with cleanup.policy=compact keeps every record: this storage does not compact
+  security      every client is User:ANONYMOUS and may do everything, on PLAINTEXT only
+  transactions  a transactional.id gets TRANSACTIONAL_ID_AUTHORIZATION_FAILED
   APIs          """
 
 CONFIG = """
@@ -66,8 +76,9 @@ def test_the_plan_of_a_manifest() -> None:
 
 def test_several_log_directories_are_said_with_what_a_failure_takes() -> None:
     plan = plan_of('node.data_dirs=["/disk1", "/d2"]', "storage.plugin=storages_fake")
-    assert described(plan).splitlines()[:5] == [
+    assert described(plan).splitlines()[:6] == [
         "node 1 (broker, controller), data in /disk1 and /d2, from m.toml",
+        MADE_OF,
         "",
         "log directories",
         "  /disk1  the cluster's metadata, and partitions: the node stops if it fails",
@@ -81,3 +92,12 @@ def test_a_controller_alone_has_no_acks() -> None:
     assert "an ack means" not in text
     assert "transactions" not in text
     assert "security  every client is User:ANONYMOUS" in text
+
+
+def test_a_document_alone_has_the_text_of_its_build_without_a_place() -> None:
+    plan = plan_of(LISTENERS, text=CONFIG)
+    alone = document_text(decode_document(encode_document(document(plan))), origin="from plan.json")
+    assert alone.startswith(f"broker, controller, from plan.json\n{MADE_OF}\n")
+    whole = described(plan).split("\n\n")
+    beside = [part for part in whole[2:] if not part.startswith("listeners")]
+    assert alone.split("\n\n")[2:] == beside

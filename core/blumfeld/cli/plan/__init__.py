@@ -1,0 +1,1 @@
+"""``blumfeld plan``: what a build is made of and promises."""
