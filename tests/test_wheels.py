@@ -12,7 +12,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 ARCHIVE = ROOT / "plugins" / "sink_spark"
-LABORATORY = {"bench": "blumfeld-bench", "simulate": "blumfeld-kit"}
+LABORATORY = {"bench": "blumfeld-bench", "new": "blumfeld-kit", "simulate": "blumfeld-kit"}
 """Verb → the distribution that brings it."""
 PIP = ("-m", "pip", "--disable-pip-version-check", "--quiet")
 
@@ -103,4 +103,6 @@ def test_the_laboratory_is_two_distributions_of_its_own(tmp_path: Path) -> None:
 
     ran(python, *PIP, "install", *(str(wheel) for wheel in tmp_path.glob("blumfeld_*.whl")))
     assert "seed" in ran(blumfeld, "simulate", "--seeds", "3", "--seconds", "5").stdout
+    ran(blumfeld, "new", "plugin", "storage", "acme_x", "--out", str(tmp_path))
+    assert (tmp_path / "acme_x" / "tests" / "test_acme_x.py").exists()
     assert " rebalance " in ran(blumfeld, "bench", "--help").stdout

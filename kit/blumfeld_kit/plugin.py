@@ -1,4 +1,4 @@
-"""The plug-in's entry point: the verb ``simulate``."""
+"""The plug-in's entry point: the verbs ``new`` and ``simulate``."""
 
 from __future__ import annotations
 
@@ -9,14 +9,15 @@ from blumfeld.spi.hooks import NoOptions, hookimpl
 
 
 class Plugin:
-    """Adds ``blumfeld simulate`` to the command line. It fills no role of a broker."""
+    """Adds ``blumfeld new`` and ``blumfeld simulate`` to the command line. It fills no role of a broker."""
 
     options_class = NoOptions
     roles = ()
 
     @hookimpl
     def blumfeld_cli_commands(self) -> Sequence[Any]:
-        """Return the command ``simulate``."""
-        from blumfeld_kit.simulation.command import app
+        """Return both commands."""
+        from blumfeld_kit.simulation.command import app as simulate
+        from blumfeld_kit.templates.command import app as new
 
-        return [app]
+        return [new, simulate]

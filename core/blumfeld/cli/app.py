@@ -38,6 +38,7 @@ ELSEWHERE = {
     "archive": "blumfeld-archive",
     "bench": "blumfeld-bench",
     "build": "blumfeld-builder",
+    "new": "blumfeld-kit",
     "simulate": "blumfeld-kit",
 }
 """Commands that this project publishes in another distribution: command → distribution."""
