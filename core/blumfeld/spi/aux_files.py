@@ -14,8 +14,8 @@ from blumfeld.spi.storage import AuxFiles
 class AuxDraft(Protocol):
     """A file that arrives in chunks. Nobody sees it before :meth:`commit`; a crash before that leaves none of it.
 
-    Every method but :meth:`abort` raises ``OSError``, and ``ValueError`` once the draft has ended. All may block: call
-    them through ``Runtime.offload``, one at a time.
+    Every method but :meth:`abort` raises ``OSError``, and all but :meth:`settle` ``ValueError`` once the draft has
+    ended. All but :meth:`put` may block: call them through ``Runtime.offload``, one at a time.
     """
 
     size_bytes: int
@@ -33,6 +33,16 @@ class AuxDraft(Protocol):
         """Put the file in its place, whole, in one step; durable when this returns. Ends the draft, also if it fails:
         then the old file is there, or the new one.
         """
+        ...
+
+    def put(self) -> None:
+        """Put the file, which was flushed, in its place, whole, in one step, and wait for no device: the loop may call
+        it. Until :meth:`settle` has returned a power cut may bring the old file back. Ends the draft.
+        """
+        ...
+
+    def settle(self) -> None:
+        """Make what :meth:`put` did durable."""
         ...
 
     def abort(self) -> None:
@@ -107,6 +117,12 @@ class _WholeDraft:
     def commit(self) -> None:
         data, self._data = self._open(), None
         self._aux.write(self._name, bytes(data))
+
+    def put(self) -> None:
+        self.commit()
+
+    def settle(self) -> None:
+        pass
 
     def abort(self) -> None:
         self._data = None

@@ -156,6 +156,30 @@ class StorageSmallFiles(StorageKit):
         again.commit()
         assert aux.read("other") == b"whole"
 
+    @pytest.mark.parametrize("cut", list(Adversary), ids=lambda cut: cut.name.lower())
+    def test_a_flushed_draft_is_put_in_its_place_without_a_sync(self, node: Node, cut: Adversary) -> None:
+        """It is seen at once, and there for good once it is settled."""
+        self.need_crash(node)
+        log = node.open()
+        log.fill(1)
+        log.flush()
+        aux = in_chunks(log.log.aux)
+        aux.write(NAME, b"old")
+        draft = aux.begin(NAME)
+        draft.append(WHOLE)
+        draft.flush()
+        watched: list[str] = []
+        node.runtime.disk.watch = lambda operation, _: watched.append(operation)
+        draft.put()
+        node.runtime.disk.watch = None
+        assert aux.read(NAME) == WHOLE
+        assert not {"fdatasync", "sync_dir"}.intersection(watched)
+        with pytest.raises(ValueError, match=ANY):
+            draft.put()
+        draft.abort()
+        draft.settle()
+        assert node.crash(luck=cut).open().log.aux.read(NAME) == WHOLE
+
     def test_a_power_cut_within_a_commit_leaves_the_old_file_or_the_new_one(self, node: Node) -> None:
         """Never a part of the new one, wherever it comes."""
         self.need_crash(node)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from itertools import count
 
 from blumfeld.spi.histogram import Histogram
 from blumfeld.spi.hooks import EventLog
@@ -61,6 +62,9 @@ class LogDirectory:
         self.cold_reads = ColdReads(runtime)
         self.time_searches = WorkerSlots(1)
         """One at a time: to search a batch of some kB may take seconds, and each search slows the loop down."""
+        self.draft_numbers = count(1)
+        """Numbers for unfinished files. A log that is made anew, or opened again, gives no number twice: a worker may
+        still hold a file of the one before."""
         self.new_logs = NewLogs(runtime, path, self.fail)
         """Logs whose topic id is written and not yet synced."""
         self._tell_failed = failed

@@ -74,6 +74,13 @@ class MemoryDraft:
         self._ended = True
         self._aux.write(self._name, b"".join(self._chunks))
 
+    def put(self) -> None:
+        """Put the file in its place."""
+        self.commit()
+
+    def settle(self) -> None:
+        """Do nothing, as :meth:`flush`."""
+
     def abort(self) -> None:
         """Forget the draft."""
         self._ended = True

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from blumfeld.broker.replicas.state.epoch_files import EpochFiles
 from blumfeld.broker.replicas.state.replica_state import ReplicaState
 from blumfeld_kit.crash.machine import Machine, Point, make_storage
 from blumfeld_kit.crash.points import die_and_restart, try_points
@@ -156,6 +157,7 @@ def test_epochs_that_are_not_kept_are_found(monkeypatch: pytest.MonkeyPatch) -> 
             save(state)
 
     monkeypatch.setattr(ReplicaState, "save_epochs", save_once)
+    monkeypatch.setattr(EpochFiles, "save", lambda *_: None)
     with pytest.raises(Broken, match="leader epochs"):
         run_script(Machine(make_storage()))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+from collections.abc import Iterator
 from contextlib import suppress
 
 from blumfeld.log.segments.file_names import parse_segment_name
@@ -18,15 +19,18 @@ UNFINISHED = (".tmp", DRAFT)
 
 
 class AuxDirectory:
-    """``ChunkedAuxFiles`` of one log's directory. Every method may raise ``OSError``."""
+    """``ChunkedAuxFiles`` of one log's directory. Every method may raise ``OSError``.
 
-    __slots__ = ("_drafts", "_drafts_begun", "_files", "directory", "touched", "unsynced")
+    :param numbers: for drafts; no other log of the same path ever has one of them
+    """
 
-    def __init__(self, files: Files, directory: str) -> None:
+    __slots__ = ("_drafts", "_files", "_numbers", "directory", "touched", "unsynced")
+
+    def __init__(self, files: Files, directory: str, numbers: Iterator[int]) -> None:
         self._files = files
+        self._numbers = numbers
         self._drafts: dict[int, FileDraft] = {}
         """Drafts that have not ended, by number. Workers and the loop change it: each change is one call."""
-        self._drafts_begun = 0
         self.directory = directory
         self.touched: set[str] | None = None
         """Names that were written or deleted while a move copies the log; ``None`` without a move."""
@@ -108,8 +112,7 @@ class AuxDirectory:
         for older in list(self._drafts.values()):
             if older.name == name:
                 older.abort()
-        self._drafts_begun += 1
-        number = self._drafts_begun
+        number = next(self._numbers)
         draft = self._drafts[number] = FileDraft(self, self._files, name, self._path(name), number)
         return draft
 
@@ -168,25 +171,38 @@ class FileDraft:
         """Sync the bytes."""
         file = self._take()
         try:
+            file.truncate(self.size_bytes)
             file.fdatasync()
         finally:
             self._give_back(file)
 
     def commit(self) -> None:
         """Sync the bytes, then rename the file, then sync its name: a crash leaves the old file or the new one."""
+        self._end(flushes=True)
+        self.settle()
+
+    def put(self) -> None:
+        """Rename the file."""
+        self._end(flushes=False)
+
+    def _end(self, *, flushes: bool) -> None:
         file = self._take()
         self._aborted = True
         try:
-            file.truncate(self.size_bytes)
-            file.fdatasync()
+            if flushes:
+                file.truncate(self.size_bytes)
+                file.fdatasync()
             self._files.rename(self._part, self._path)
         except OSError:
             self._give_back(file)
             raise
         file.close()
         self._aux.ended(self._number)
-        self._files.sync_dir(self._path.rpartition("/")[0])
         self._aux.committed(self.name)
+
+    def settle(self) -> None:
+        """Sync the file's name."""
+        self._files.sync_dir(self._path.rpartition("/")[0])
 
     def abort(self) -> None:
         """Close and remove the file, which may block if it is large. One that can't be removed goes when the log is

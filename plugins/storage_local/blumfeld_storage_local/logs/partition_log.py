@@ -167,7 +167,7 @@ class LocalLog:
         self._callbacks = opened.callbacks
         self._placed: list[RecordBatch] = []
         self.aux: AuxFiles
-        self.aux = self._aux = AuxDirectory(home.files, segments.directory)
+        self.aux = self._aux = AuxDirectory(home.files, segments.directory, home.draft_numbers)
         self.small_unsynced = self._aux.unsynced
 
         self._active = ActiveWriter(home, opened.config, segments)

@@ -1,28 +1,62 @@
-"""Writes of ``leader-epoch-checkpoint`` that may wait, spread over turns.
+"""Writes of ``leader-epoch-checkpoint`` that may wait, one after the other, and none of their syncs on the loop.
 
 After a fail-over a node leads or follows many partitions in a new epoch at once, and each one's first batch changes its
-file. A write of the file is two syncs of the disk on the loop's thread, so a thousand of them would hold the loop for
-seconds. Nothing is lost while a file waits: recovery takes the epochs of the active segment from its batches, and a
-roll, a truncation and a clean close write the file at once.
+file. A durable write is two syncs of the disk, so workers do them. The loop only renames the file between the two,
+unless the epochs have changed meanwhile: then the file is due again. Nothing is lost while a file waits: recovery takes
+the epochs of the active segment from its batches, and a roll, a truncation and a clean close write the file at once.
+Because the loop renames, no worker puts an older file over theirs.
 """
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from functools import partial
 from typing import Protocol
 
-from blumfeld.spi.completion import Completion, Steps
-from blumfeld.spi.runtime import Runtime
-from blumfeld.spi.scheduler import Lane, Work
-from blumfeld.spi.storage import LACKS
+from blumfeld.log.leader_epochs import FILE_NAME
+from blumfeld.spi.aux_files import AuxDraft, in_chunks
+from blumfeld.spi.runtime import Runtime, pause
+from blumfeld.spi.storage import LACKS, AuxFiles
 
-REST_MS_MIN = 1.0
-REST = 4.0
-"""After a write the loop serves others for so many times as long as the write took."""
 FULL_MS = 1_000.0
 """Pause after a write that found no room, no descriptors or no memory. Nothing is lost meanwhile."""
+
+
+class EpochDraft:
+    """The file of one log on its way to the disk, with the epochs of the moment when it was made."""
+
+    __slots__ = ("_aux", "_draft", "data", "directory_id")
+
+    def __init__(self, aux: AuxFiles, data: bytes, directory_id: bytes) -> None:
+        self._aux = in_chunks(aux)
+        self._draft: AuxDraft | None = None
+        self.data = data
+        self.directory_id = directory_id
+
+    def write(self) -> None:
+        """Write and sync the bytes, beside the file. Blocks. Raises OSError."""
+        self._draft = self._aux.begin(FILE_NAME)
+        try:
+            self._draft.append(self.data)
+            self._draft.flush()
+        except OSError:
+            self._draft.abort()
+            raise
+
+    def put(self) -> None:
+        """Put the file in its place, on the loop. Raises OSError."""
+        assert self._draft is not None
+        self._draft.put()
+
+    def settle(self) -> None:
+        """Make that durable. Blocks. Raises OSError."""
+        assert self._draft is not None
+        self._draft.settle()
+
+    def abort(self) -> None:
+        """Forget the file."""
+        assert self._draft is not None
+        self._draft.abort()
 
 
 class Unsaved(Protocol):
@@ -30,67 +64,67 @@ class Unsaved(Protocol):
 
     epoch_unsaved: bool
 
-    def save_epochs(self) -> None:
-        """Write the file. Raises OSError."""
+    def draft_epochs(self) -> EpochDraft:
+        """Returns the file with the epochs of now."""
+        ...
+
+    def holds(self, draft: EpochDraft) -> bool:
+        """Whether the draft still has the epochs of the log, which were not written otherwise since."""
+        ...
+
+    def epochs_saved(self) -> None:
+        """Take note that the file is durable."""
         ...
 
 
 class EpochFiles:
-    """The files of a node that are due. A file that is due alone is written at once. One that finds the disk full is
-    tried again."""
+    """The files of a node that are due. One that finds the disk full is tried again."""
 
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
         self._due: deque[tuple[Unsaved, Callable[[OSError], None]]] = deque()
-        self._work: Work | None = None
-        """Rests, and then writes what is due."""
+        self._writes = False
 
     def save(self, state: Unsaved, failed: Callable[[OSError], None]) -> None:
-        """Write a replica's file, now or in a later turn. A file that was written or given up meanwhile
-        (``epoch_unsaved`` is false) is left out.
+        """Write a replica's file soon. A file that was written or given up meanwhile (``epoch_unsaved`` is false) is
+        left out.
 
-        :param failed: called with the error of a later write
-        :raises OSError: it was written now, and the disk is bad
+        :param failed: called with the error of the write, if the disk is bad
         """
-        if self._work is not None and not self._work.done:
-            self._due.append((state, failed))
-            return
-        began_ms = self._runtime.monotonic_ms()
-        is_full = False
+        self._due.append((state, failed))
+        if not self._writes:
+            self._writes = True
+            self._runtime.call_later(0.0, self._begin)
+
+    def _begin(self) -> None:
+        self._runtime.spawn(self._write_due(), "leader epochs")
+
+    async def _write_due(self) -> None:
         try:
-            is_full = self._write(state, failed)
+            while self._due:
+                state, failed = self._due.popleft()
+                if not state.epoch_unsaved:
+                    continue
+                draft = state.draft_epochs()
+                try:
+                    await self._write(state, draft)
+                except OSError as error:
+                    if error.errno in LACKS:
+                        await pause(self._runtime, FULL_MS)
+                    elif state.holds(draft):  # else the log has moved to another directory, or has gone
+                        failed(error)
+                        continue
+                if state.epoch_unsaved:
+                    self._due.append((state, failed))
         finally:
-            steps = self._write_due(self._rest(began_ms, is_full))
-            self._work = self._runtime.scheduler.run(Lane.UPKEEP, steps)
+            self._writes = False
 
-    def _write(self, state: Unsaved, failed: Callable[[OSError], None]) -> bool:
-        """Write a file. Returns whether there was no room for it: then it is due again."""
-        try:
-            state.save_epochs()
-        except OSError as error:
-            if error.errno not in LACKS:
-                raise
-            self._due.append((state, failed))
-            return True
-        return False
-
-    def _rest(self, began_ms: float, is_full: bool) -> Completion[None]:
-        """Returns what is done when the next file may be written, after a write that began then."""
-        pause_ms = FULL_MS if is_full else REST * (self._runtime.monotonic_ms() - began_ms)
-        rested: Completion[None] = Completion()
-        self._runtime.call_later(max(pause_ms, REST_MS_MIN), partial(rested.complete, None))
-        return rested
-
-    def _write_due(self, rested: Completion[None]) -> Steps[None]:
-        yield rested
-        while self._due:
-            state, failed = self._due.popleft()
-            if not state.epoch_unsaved:
-                continue
-            began_ms = self._runtime.monotonic_ms()
-            is_full = False
-            try:
-                is_full = self._write(state, failed)
-            except OSError as error:
-                failed(error)
-            yield self._rest(began_ms, is_full)
+    async def _write(self, state: Unsaved, draft: EpochDraft) -> None:
+        await self._runtime.offload(draft.write)
+        if not state.holds(draft):
+            await self._runtime.offload(draft.abort)
+            return
+        draft.put()
+        await self._runtime.offload(draft.settle)
+        if state.holds(draft):
+            state.epochs_saved()

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 
-from blumfeld.broker.replicas.state.epoch_files import EpochFiles
+from blumfeld.broker.replicas.state.epoch_files import EpochDraft, EpochFiles
 from blumfeld.broker.replicas.state.producer_snapshots import ProducerSnapshots
 from blumfeld.broker.replicas.state.recovered_batches import RecoveredBatches
 from blumfeld.broker.replicas.state.transaction_index import SOUND, TransactionIndex
@@ -56,6 +56,7 @@ class ReplicaState:
     """
 
     __slots__ = (
+        "_draft",
         "_epoch_files",
         "_epochs_due",
         "_epochs_stale",
@@ -86,6 +87,8 @@ class ReplicaState:
     ) -> None:
         """:param epoch_files: the node's; ``None``: :meth:`save_epochs_soon` writes at once"""
         self._epoch_files = epoch_files
+        self._draft: EpochDraft | None = None
+        """The file of epochs that a worker writes; ``None`` if it was written or given up since that began."""
         self._epochs_due = False
         """The unsaved epochs have records, and their file waits in ``_epoch_files``."""
         self._epochs_stale = False
@@ -357,7 +360,7 @@ class ReplicaState:
             self.epoch_unsaved = True
 
     def save_epochs_soon(self, failed: Callable[[OSError], None]) -> None:
-        """Write the leader epochs to their file, in a later turn if many replicas' files are due.
+        """Write the leader epochs to their file, off the loop.
 
         Until then the file lacks epochs whose batches lie in the active segment. Recovery walks over that segment, so a
         crash finds them there.
@@ -372,11 +375,29 @@ class ReplicaState:
 
     def give_up_epochs(self) -> None:
         """Write nothing any more: the log has failed, or is to be deleted."""
-        self.epoch_unsaved = self._epochs_due = self._epochs_stale = False
+        self.epochs_saved()
 
     def save_epochs(self) -> None:
-        """Write the leader epochs to their file."""
+        """Write the leader epochs to their file, which is durable when this returns."""
         self._log.aux.write(EPOCHS, self.epochs.encode())
+        self.epochs_saved()
+
+    def draft_epochs(self) -> EpochDraft:
+        """As ``Unsaved.draft_epochs``."""
+        self._draft = EpochDraft(self._log.aux, self.epochs.encode(), self._log.directory_id)
+        return self._draft
+
+    def holds(self, draft: EpochDraft) -> bool:
+        """As ``Unsaved.holds``."""
+        return (
+            draft is self._draft
+            and draft.directory_id == self._log.directory_id
+            and draft.data == self.epochs.encode()
+        )
+
+    def epochs_saved(self) -> None:
+        """As ``Unsaved.epochs_saved``."""
+        self._draft = None
         self.epoch_unsaved = self._epochs_due = self._epochs_stale = False
 
     def _save_epochs_unless_full(self) -> None:
