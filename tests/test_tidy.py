@@ -97,7 +97,7 @@ BROAD_EXCEPTS = {
     "plugins/security/blumfeld_security/sasl/bearer_tokens.py::read_keys": "decodes a document",
     "plugins/security/blumfeld_security/sasl/bearer_tokens.py::verified": "decodes a token: nobody enters by it",
     "plugins/security/blumfeld_security/sasl/issuer_keys.py::fetched": "reads a URL",
-    "plugins/security/blumfeld_security/sasl/issuer_keys.py::load": "decodes a document",
+    "plugins/security/blumfeld_security/sasl/issuer_keys.py::_read": "decodes a document",
     "plugins/security/blumfeld_security/sasl/node_sasl.py::_issuer_keys": "parses a URL",
     "plugins/security/blumfeld_security/sasl/peer_login.py::read_login": "decodes a file",
     "plugins/security/blumfeld_security/sasl/plain_users.py::read_users": "decodes a file",

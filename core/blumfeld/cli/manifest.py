@@ -7,9 +7,12 @@ from importlib.util import find_spec
 from typing import NamedTuple
 
 from blumfeld.cli.built_in import MANIFEST, PACKAGE, built_in
+from blumfeld.config.values import BROKER_CONFIGS
 from blumfeld.kernel.manifest.sections import NO_FILE, Manifest, read_manifest
+from blumfeld.kernel.runtime.real_files import RealFiles
 from blumfeld.plugging.digests import digest
 from blumfeld.plugging.errors import Faults, ManifestError, file_problem
+from blumfeld.spi.secret_files import BadSecretFile, check_mode
 
 NOT_STARTED, BAD_MANIFEST = 1, 2
 """Exit statuses beside 0, a clean stop. A defect of a running node also exits with 1."""
@@ -70,3 +73,19 @@ def load_manifest(
 def _read(path: str) -> str:
     with open(path, encoding="utf-8", newline="") as file:
         return file.read()
+
+
+def open_secrets(path: str | None, manifest: Manifest) -> str | None:
+    """Returns a warning about a manifest that has a secret and that every user of the machine may read; ``None`` if
+    nothing is wrong. A file of keys is refused then. A manifest isn't: brokers run with such files.
+
+    :raises UnknownConfigError: the manifest has an unknown key, which ``make_plan`` refuses
+    """
+    secret = [key for key in manifest.config if BROKER_CONFIGS.find(key).sensitive]
+    if path is None or not secret:
+        return None
+    try:
+        check_mode(RealFiles(), path)
+    except BadSecretFile as error:
+        return f"{error}. It has {', '.join(secret)}"
+    return None

@@ -9,7 +9,7 @@ import time
 from collections.abc import Sequence
 
 from blumfeld import __version__
-from blumfeld.cli.manifest import BAD_MANIFEST, NOT_STARTED, manifest_file
+from blumfeld.cli.manifest import BAD_MANIFEST, NOT_STARTED, manifest_file, open_secrets
 from blumfeld.kernel.composing.plan import make_plan
 from blumfeld.kernel.manifest.sections import read_manifest
 from blumfeld.kernel.node import Node, StartError
@@ -56,6 +56,9 @@ def run(arguments: Sequence[str]) -> int:
         return _complain(str(error), BAD_MANIFEST)
     except StartError as error:
         return _complain(f"could not start: {error}", BAD_MANIFEST if error.is_final else NOT_STARTED)
+    warning = open_secrets(given.manifest, manifest)
+    if warning is not None:
+        print(f"blumfeld: warning: {warning}", file=sys.stderr, flush=True)
     if given.supervisor is not None:
         from blumfeld.kernel.supervising.orphans import stop_with
 

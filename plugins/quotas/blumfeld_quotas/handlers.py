@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from typing import Any
 
 from blumfeld.spi.completion import Completion
 from blumfeld.spi.consensus import submit_for
 from blumfeld.spi.context import ApiHandler, RequestContext
 from blumfeld.spi.hooks import Composition
-from blumfeld.spi.steps import errors_by_elements
+from blumfeld.spi.steps import errors_by_elements, in_parts
 from blumfeld.wire.errors import BrokerError, ErrorCode
 from blumfeld.wire.messages.alter_client_quotas import (
     AlterClientQuotasRequest,
     AlterClientQuotasResponse,
+    RequestEntryData,
     ResponseEntryData,
 )
 from blumfeld.wire.messages.describe_client_quotas import (
@@ -45,10 +46,15 @@ def handlers(composition: Composition) -> list[ApiHandler]:
             ),
         )
 
-    def alter(request: AlterClientQuotasRequest, context: RequestContext) -> Completion[Message]:
+    def decided(request: AlterClientQuotasRequest, context: RequestContext) -> Completion[Message]:
+        return submit_for(context, request, composition.metadata, composition.node_id)
+
+    decided_in_parts = in_parts(decided, _not_altered, ("entries",), ("entries",), once=_parts_of_entity)
+
+    def alter(request: AlterClientQuotasRequest, context: RequestContext) -> Any:
         if not context.authorize("AlterConfigs", "Cluster", CLUSTER):
             raise BrokerError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
-        return submit_for(context, request, composition.metadata, composition.node_id)
+        return decided_in_parts(request, context)
 
     return [
         ApiHandler(key=48, min_version=0, max_version=1, handle=describe, error_response=_not_described),
@@ -105,6 +111,10 @@ def _matches(entity: Entity, components: Sequence[ComponentData], *, strict: boo
         if component.match_type == DEFAULT and name is not None:
             return False
     return not strict or len(parts) == len(components)
+
+
+def _parts_of_entity(entry: RequestEntryData) -> Hashable:
+    return frozenset((part.entity_type, part.entity_name) for part in entry.entity)
 
 
 def _not_described(_request: Any, code: int, message: str | None) -> Message:

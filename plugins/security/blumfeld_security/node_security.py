@@ -6,8 +6,11 @@ from collections.abc import Callable, Sequence
 from ipaddress import ip_address
 
 from blumfeld.config.values import BrokerConfig
+from blumfeld.spi.cluster import ClusterImage, ImageDelta
+from blumfeld.spi.completion import Completion
 from blumfeld.spi.context import ApiHandler
 from blumfeld.spi.hooks import Composition, CompositionRefused, Metric
+from blumfeld.spi.scheduler import Lane
 from blumfeld.spi.security import Authorizer, BrokerConnectionHandler, Dialled, PeerSecurity
 from blumfeld.spi.transport import ByteLayer, ConnectionHandler, Listener
 from blumfeld_security.acls.composing import acl_authorizer, acl_handlers
@@ -18,6 +21,8 @@ from blumfeld_security.sasl.peer_login import PeerLogin
 from blumfeld_security.scram.handlers import scram_handlers
 from blumfeld_security.tls.node_tls import NodeTls
 from blumfeld_security.tls.peer import TlsPeer
+from blumfeld_security.tokens.delegation_tokens import SECTION as TOKENS
+from blumfeld_security.tokens.delegation_tokens import TokenSecrets
 from blumfeld_security.tokens.handlers import token_handlers
 
 
@@ -45,6 +50,7 @@ class NodeSecurity:
                 if self._is_open(listener):
                     _refuse_open_controller(nth, listener)
         self.sasl = NodeSasl(composition, options)
+        self.token_secrets = TokenSecrets(self.sasl.token_settings)
 
     def _is_open(self, listener: Listener) -> bool:
         """Whether a stranger may send requests to a listener: TLS alone keeps out only those without a certificate. A
@@ -58,8 +64,17 @@ class NodeSecurity:
         """As ``Security.start``."""
         if self.acls is not None:
             self.acls.follow(self._composition.metadata)
+        if self.sasl.token_settings.secret_key:
+            self._composition.metadata.subscribe(self._learn_tokens)
         await self.sasl.start()
         await self.tls.start()
+
+    def _learn_tokens(self, image: ClusterImage, delta: ImageDelta) -> Completion[None] | None:
+        """Compute the secrets of new tokens here, in slices: a command that looked for one would need all of them."""
+        if not delta.first and TOKENS not in delta.section_records:
+            return None
+        steps = self.token_secrets.learn(image.section(TOKENS))
+        return self._composition.runtime.scheduler.completed(Lane.METADATA, steps)
 
     async def stop(self) -> None:
         """As ``Security.stop``."""

@@ -18,7 +18,7 @@ from blumfeld_security.options import Options
 from blumfeld_security.scram.alteration import AlterCredentials
 from blumfeld_security.scram.credentials import ScramSection
 from blumfeld_security.tokens.commands import token_commands
-from blumfeld_security.tokens.delegation_tokens import TokenSection, TokenSettings
+from blumfeld_security.tokens.delegation_tokens import TokenSecrets, TokenSection, TokenSettings
 
 
 class Plugin:
@@ -46,10 +46,11 @@ class Plugin:
     @hookimpl
     def blumfeld_controller_commands(self) -> Sequence[ControllerCommand]:
         """CreateAcls, DeleteAcls, AlterUserScramCredentials, and those of delegation tokens."""
-        return (CreateAcls(), DeleteAcls(), AlterCredentials(), *token_commands(self._token_settings))
+        return (CreateAcls(), DeleteAcls(), AlterCredentials(), *token_commands(self._token_secrets))
 
-    def _token_settings(self) -> TokenSettings:
-        return TokenSettings(secret_key=b"") if self._security is None else self._security.sasl.token_settings
+    def _token_secrets(self) -> TokenSecrets:
+        no_tokens = TokenSecrets(TokenSettings(secret_key=b""))
+        return no_tokens if self._security is None else self._security.token_secrets
 
     @hookimpl
     def blumfeld_first_credentials(self, runtime: Runtime, add_scram: Sequence[str]) -> Sequence[Message]:

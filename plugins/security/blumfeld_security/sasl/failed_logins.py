@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from blumfeld_security.addresses import origin
+
 WINDOW_MS = 60_000
 ADDRESSES_MAX = 10_000
 
 
 class FailedLogins:
-    """Counts failures of each address in windows of a minute.
+    """Counts failures of each address in windows of a minute; an IPv6 address counts with its whole /64.
 
     :param failures_max: failures in a window after which logins of the address are refused unseen; 0: no limit
     """
@@ -19,6 +21,7 @@ class FailedLogins:
 
     def failed(self, address: str, now_ms: float) -> None:
         """Count a failure."""
+        address = origin(address)
         begin_ms, failures = self._windows.get(address, (now_ms, 0))
         if now_ms - begin_ms >= WINDOW_MS:
             begin_ms, failures = now_ms, 0
@@ -30,5 +33,5 @@ class FailedLogins:
 
     def must_wait(self, address: str, now_ms: float) -> bool:
         """Whether a login of this address is refused unseen."""
-        begin_ms, failures = self._windows.get(address, (now_ms, 0))
+        begin_ms, failures = self._windows.get(origin(address), (now_ms, 0))
         return 0 < self._failures_max <= failures and now_ms - begin_ms < WINDOW_MS

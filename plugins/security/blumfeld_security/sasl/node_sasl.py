@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from blumfeld.spi.completion import Completion
 from blumfeld.spi.context import ApiHandler, Principal
 from blumfeld.spi.hooks import Composition, CompositionRefused, Metric
+from blumfeld.spi.secret_files import BadSecretFile
 from blumfeld.spi.security import Authenticator, BrokerConnectionHandler, MakeAuthenticator
 from blumfeld.spi.transport import ConnectionHandler, Listener
 from blumfeld_security.exchanges import oauthbearer, plain
@@ -34,6 +35,7 @@ from blumfeld_security.sasl.authenticators import (
 from blumfeld_security.sasl.counts import LoginCounts
 from blumfeld_security.sasl.failed_logins import FailedLogins
 from blumfeld_security.sasl.gate import Gate, GateSettings, Session, sasl_handlers
+from blumfeld_security.sasl.hash_workers import HashWorkers
 from blumfeld_security.sasl.peer_login import (
     PEER_MECHANISMS,
     PeerLogin,
@@ -42,7 +44,6 @@ from blumfeld_security.sasl.peer_login import (
 from blumfeld_security.sasl.plain_users import PlainUsers
 from blumfeld_security.scram.credentials import SECTION, Credentials
 from blumfeld_security.scram.first_credentials import written_credentials
-from blumfeld_security.secret_files import BadSecretFile
 from blumfeld_security.tokens.delegation_tokens import SECTION as TOKENS
 from blumfeld_security.tokens.delegation_tokens import Token, TokenSettings
 
@@ -80,6 +81,7 @@ class NodeSasl:
             max_lifetime_ms=self._config.int("delegation.token.max.lifetime.ms"),
             expiry_ms=self._config.int("delegation.token.expiry.time.ms"),
         )
+        self._hash_workers = HashWorkers(self._runtime)
         self._users: PlainUsers | None = None
         self._issuer: IssuerKeys | None = None
         self._logins: dict[str, PeerLogin] = {}
@@ -117,7 +119,7 @@ class NodeSasl:
         if not self._options.plain_users:
             allowed = "a file of users, as `blumfeld security hash-password --user NAME` writes its lines"
             raise CompositionRefused("security.options.plain_users", "nothing, and PLAIN is enabled", allowed)
-        return PlainUsers(self._runtime, self._events, self._options.plain_users)
+        return PlainUsers(self._runtime, self._events, self._options.plain_users, self._hash_workers)
 
     def _issuer_keys(self) -> IssuerKeys:
         config, options = self._config, self._options
@@ -219,13 +221,15 @@ class NodeSasl:
             )
         return partial(self._scram, MECHANISMS[name])
 
-    def _scram(self, mechanism: ScramMechanism, _listener: Listener, _host: str) -> Authenticator:
+    def _scram(self, mechanism: ScramMechanism, _listener: Listener, address: str) -> Authenticator:
         def nonce() -> str:
             return nonce_of(self._runtime.secrets(NONCE_BYTES))
 
-        return ScramAuthenticator(mechanism, partial(self._scram_user, mechanism), nonce)
+        return ScramAuthenticator(mechanism, partial(self._scram_user, mechanism, address), nonce)
 
-    def _scram_user(self, mechanism: ScramMechanism, first: ClientFirst) -> ScramUser | Completion[ScramUser]:
+    def _scram_user(
+        self, mechanism: ScramMechanism, address: str, first: ClientFirst
+    ) -> ScramUser | Completion[ScramUser]:
         image = self._composition.metadata.image
         credentials: Credentials = image.section(SECTION)
         # The bootstrap records are one transaction: an image with features has had their credentials. From then on it
@@ -235,17 +239,23 @@ class NodeSasl:
         # Made for each login: else the time of the answer would tell a known user from an unknown one.
         made_up = credentials.made_up(mechanism, first.user, self.token_settings.secret_key)
         if first.token_auth:
-            return self._completed(self._token_user(mechanism, first.user, made_up), "login by a token")
+            user = self._token_user(mechanism, address, first.user, made_up)
+            return self._completed(user, "login by a token")
         found = credentials.find(mechanism, first.user)
         return ScramUser(made_up, None) if found is None else ScramUser(found, Principal(first.user))
 
-    async def _token_user(self, mechanism: ScramMechanism, token_id: str, made_up: Credential) -> ScramUser:
+    async def _token_user(
+        self, mechanism: ScramMechanism, address: str, token_id: str, made_up: Credential
+    ) -> ScramUser:
         """Returns the credential of a delegation token and the principal of its owner. The token's secret is the
-        password (KIP-48). An unknown token takes as long, and is challenged alike."""
+        password (KIP-48). An unknown token takes as long, and is challenged alike.
+
+        :raises LoginRefused: too many logins wait for the hash of their password
+        """
         token = self._token(token_id)
         password = base64.b64encode(self.token_settings.secret_of(token_id)).decode()
         salt, iterations = made_up.salt, made_up.iterations
-        salted = await self._runtime.offload(mechanism.salted_password, password, salt, iterations)
+        salted = await self._hash_workers.hash(address, mechanism.salted_password, password, salt, iterations)
         if token is None or not self.token_settings.secret_key or self._token_left_ms(token_id) <= 0:
             return ScramUser(made_up, None)
         principal = Principal(token.owner.name, token.owner.type, token_authenticated=True)

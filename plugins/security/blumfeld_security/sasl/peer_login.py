@@ -15,6 +15,7 @@ import msgspec
 
 from blumfeld.spi.completion import Completion
 from blumfeld.spi.runtime import Files, Runtime
+from blumfeld.spi.secret_files import BadSecretFile, read_secret_file
 from blumfeld.spi.security import Dialled
 from blumfeld.wire.errors import ErrorCode
 from blumfeld.wire.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
@@ -29,7 +30,6 @@ from blumfeld_security.exchanges.scram import (
     ScramMechanism,
     nonce_of,
 )
-from blumfeld_security.secret_files import BadSecretFile, read_secret_file
 
 PEER_MECHANISMS = (plain.NAME, *MECHANISMS)
 """Mechanisms by which a node logs in at another one."""

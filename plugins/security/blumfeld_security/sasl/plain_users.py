@@ -10,14 +10,13 @@ from __future__ import annotations
 
 import hmac
 import tomllib
-from collections import deque
 from collections.abc import Mapping
 
 import msgspec
 
-from blumfeld.spi.completion import Completion
 from blumfeld.spi.hooks import EventLog
 from blumfeld.spi.runtime import Files, Runtime
+from blumfeld.spi.secret_files import BadSecretFile, read_secret_file
 from blumfeld_security.exchanges.passwords import (
     BLOCK,
     HASH_BYTES,
@@ -30,14 +29,10 @@ from blumfeld_security.exchanges.passwords import (
 )
 from blumfeld_security.exchanges.plain import WRONG, PlainLogin
 from blumfeld_security.exchanges.refusals import LoginRefused
-from blumfeld_security.secret_files import BadSecretFile, read_secret_file
+from blumfeld_security.sasl.hash_workers import HashWorkers
 
 LOOK_MS = 1_000
 """Pause between two looks at the file. A user that was taken out of it may log in until the next look."""
-WORKERS = 2
-"""Passwords that are hashed at once. The runtime has more workers, so that logins never hold up a cold read."""
-WAITING_MAX = 2_000
-"""Logins that wait for a worker. Hashing takes tens of milliseconds, so clients of a longer queue have given up."""
 KNOWN_MAX = 10_000
 """Passwords that were right, remembered by a keyed hash: a client that comes again waits for no scrypt."""
 
@@ -74,8 +69,9 @@ def read_users(files: Files, path: str) -> dict[str, PasswordHash]:
 class PlainUsers:
     """The verifier of PLAIN. :meth:`load` once; then :meth:`verify` for each login."""
 
-    def __init__(self, runtime: Runtime, events: EventLog, path: str) -> None:
+    def __init__(self, runtime: Runtime, events: EventLog, path: str, workers: HashWorkers) -> None:
         self._runtime = runtime
+        self._workers = workers
         self._events = events
         self._path = path
         self._users: Mapping[str, PasswordHash] = {}
@@ -85,10 +81,6 @@ class PlainUsers:
         self._looked_ms = 0.0
         self._key = runtime.secrets(32)
         self._known: dict[bytes, None] = {}
-        self._hashing = 0
-        self._waiting: dict[str, deque[Completion[None]]] = {}
-        """Address → its logins that wait for a worker. Addresses take turns; the next one stands first."""
-        self._waiting_count = 0
 
     async def load(self) -> None:
         """Read the file.
@@ -118,7 +110,8 @@ class PlainUsers:
         proof = self._proof(login, hashed)
         if proof in self._known:
             return
-        right = await self._is_password(hashed or self._nobody, login.password, address)
+        compared = hashed or self._nobody
+        right = await self._workers.hash(address, is_password, compared, login.password)
         if not right or hashed is None:
             what = "no such user" if hashed is None else "wrong password"
             raise LoginRefused(f"{what}: {login.user[:60]!r}", WRONG)
@@ -131,45 +124,6 @@ class PlainUsers:
         line = b"" if hashed is None else hashed.salt + hashed.digest
         key = hmac.digest(self._key, line, "sha256")
         return hmac.digest(key, f"{login.user}\0{login.password}".encode(), "sha256")
-
-    async def _is_password(self, hashed: PasswordHash, password: str, address: str) -> bool:
-        if self._hashing >= WORKERS:
-            await self._turn(address)
-        else:
-            self._hashing += 1
-        try:
-            return await self._runtime.offload(is_password, hashed, password)
-        finally:
-            if self._waiting:
-                self._taken(next(iter(self._waiting)), 0).complete(None)
-            else:
-                self._hashing -= 1
-
-    def _turn(self, address: str) -> Completion[None]:
-        """Returns what completes when a worker is free. Where too many wait, an address with less than its share takes
-        the place of the last one of the address with most.
-
-        :raises LoginRefused: the address has its share
-        """
-        if self._waiting_count >= WAITING_MAX:
-            own = len(self._waiting.get(address, ()))
-            if own >= WAITING_MAX // (len(self._waiting) + (not own)):
-                raise _too_many()
-            self._taken(max(self._waiting, key=lambda each: len(self._waiting[each])), -1).fail(_too_many())
-        turn: Completion[None] = Completion()
-        self._waiting.setdefault(address, deque()).append(turn)
-        self._waiting_count += 1
-        return turn
-
-    def _taken(self, address: str, place: int) -> Completion[None]:
-        """Take a login of this address out; its others stand behind those of the other addresses then."""
-        logins = self._waiting.pop(address)
-        turn = logins[place]
-        del logins[place]
-        if logins:
-            self._waiting[address] = logins
-        self._waiting_count -= 1
-        return turn
 
     async def _look(self) -> None:
         """Read the file again if it has changed. One that can't be used leaves the users as they were."""
@@ -187,10 +141,6 @@ class PlainUsers:
         if read is not None:
             self._take(*read)
             self._events.info("users of PLAIN read again", path=self._path, users=len(self._users))
-
-
-def _too_many() -> LoginRefused:
-    return LoginRefused(f"{WAITING_MAX} logins wait for the hash of their password", "Too many logins wait")
 
 
 def _read_if_changed(

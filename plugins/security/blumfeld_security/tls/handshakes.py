@@ -12,6 +12,7 @@ from typing import Protocol
 
 from blumfeld.spi.hooks import Metric
 from blumfeld.spi.runtime import Runtime
+from blumfeld_security.addresses import origin
 
 STEPS_AT_ONCE = 8
 """Steps that a worker takes together: to hand over costs the loop as much as a small step."""
@@ -69,7 +70,7 @@ class Handshakes:
         """Connections whose handshake isn't over, whether it has begun or not."""
         self._admitted = 0
         self._by_peer: dict[str, dict[Handshaking, None]] = {}
-        """Address → its handshakes under way, the oldest first."""
+        """Client by address → its handshakes under way, the oldest first."""
         self._queue: deque[tuple[Handshaking, float]] = deque()
         self._workers = 0
         self._workers_max = workers_max
@@ -99,23 +100,24 @@ class Handshakes:
         """Whether the handshake may begin, now that its first bytes have come: not while too many are under way. An
         address with less than its share then takes the place of the oldest one of the address with most: one address
         shuts nobody else out."""
-        own = self._by_peer.get(handshake.peer, {})
+        own = self._by_peer.get(origin(handshake.peer), {})
         if self._admitted >= self._open_max:
             if len(own) >= self._open_max // (len(self._by_peer) + (not own)):
                 return False
             most = max(self._by_peer.values(), key=len)
             next(iter(most)).fail("too many TLS handshakes of its address are under way")
-        self._by_peer.setdefault(handshake.peer, {})[handshake] = None
+        self._by_peer.setdefault(origin(handshake.peer), {})[handshake] = None
         self._admitted += 1
         handshake.admitted = True
         return True
 
     def _forget_admitted(self, handshake: Handshaking) -> None:
         self._admitted -= 1
-        own = self._by_peer[handshake.peer]
+        peer = origin(handshake.peer)
+        own = self._by_peer[peer]
         del own[handshake]
         if not own:
-            del self._by_peer[handshake.peer]
+            del self._by_peer[peer]
 
     def end(self, handshake: Handshaking, began_ms: float, *, completed: bool) -> None:
         """Forget a handshake. May be called twice."""

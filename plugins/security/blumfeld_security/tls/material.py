@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 import msgspec
 
 from blumfeld.spi.runtime import Files
-from blumfeld_security.secret_files import BadSecretFile, check_mode
+from blumfeld.spi.secret_files import BadSecretFile, check_mode
 from blumfeld_security.tls.certificate import Certificate, MalformedError, in_pem, parse
 from blumfeld_security.tls.settings import Store, TlsConfigError
 

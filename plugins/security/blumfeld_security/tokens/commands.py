@@ -17,25 +17,25 @@ from blumfeld.wire.schema import Message
 from blumfeld_security.tokens.delegation_tokens import (
     SECTION,
     Token,
-    TokenSettings,
+    TokenSecrets,
     create,
     expire,
     expired,
     renew,
 )
 
-Decide = Callable[[Mapping[str, Token], Message, Principal, TokenSettings, Circumstances], Decided]
+Decide = Callable[[Mapping[str, Token], Message, Principal, TokenSecrets, Circumstances], Decided]
 
 
 class TokenCommand:
     """Implements ``spi.image_sections.ControllerCommand`` for one request.
 
-    :param settings: returns the settings of the node, which are there when a command is decided
+    :param secrets: returns those of the node, which are there when a command is decided
     """
 
-    def __init__(self, request: type[Message], settings: Callable[[], TokenSettings], decide: Decide) -> None:
+    def __init__(self, request: type[Message], secrets: Callable[[], TokenSecrets], decide: Decide) -> None:
         self.request = request
-        self._settings = settings
+        self._secrets = secrets
         self._decide = decide
 
     def decide(self, image: ClusterImage, request: Message, at: Circumstances) -> Decided:
@@ -43,50 +43,50 @@ class TokenCommand:
         if at.on_behalf is None:
             raise BrokerError(ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED)
         tokens: Mapping[str, Token] = image.section(SECTION)
-        decided = self._decide(tokens, request, at.on_behalf.principal, self._settings(), at)
+        decided = self._decide(tokens, request, at.on_behalf.principal, self._secrets(), at)
         named = {record.token_id for record in decided.records}  # type: ignore[attr-defined]
         ended = [each for each in expired(tokens, at.wall_ms) if each.token_id not in named]
         return Decided((*decided.records, *ended), decided.response)
 
 
-def token_commands(settings: Callable[[], TokenSettings]) -> tuple[ControllerCommand, ...]:
+def token_commands(secrets: Callable[[], TokenSecrets]) -> tuple[ControllerCommand, ...]:
     """Returns the commands for CreateDelegationToken, RenewDelegationToken and ExpireDelegationToken."""
     return (
-        TokenCommand(CreateDelegationTokenRequest, settings, _create),
-        TokenCommand(RenewDelegationTokenRequest, settings, _renew),
-        TokenCommand(ExpireDelegationTokenRequest, settings, _expire),
+        TokenCommand(CreateDelegationTokenRequest, secrets, _create),
+        TokenCommand(RenewDelegationTokenRequest, secrets, _renew),
+        TokenCommand(ExpireDelegationTokenRequest, secrets, _expire),
     )
 
 
 def _create(
-    _tokens: Mapping[str, Token],
+    tokens: Mapping[str, Token],
     request: Message,
     principal: Principal,
-    settings: TokenSettings,
+    secrets: TokenSecrets,
     at: Circumstances,
 ) -> Decided:
     token_id = uuid_text(at.new_secret(16))
     while token_id.startswith("-"):  # Kafka's tools would take it for an option
         token_id = uuid_text(at.new_secret(16))
     asked = cast("CreateDelegationTokenRequest", request)
-    return create(asked, principal, settings, token_id, at.wall_ms)
+    return create(tokens, asked, principal, secrets.settings, token_id, at.wall_ms)
 
 
 def _renew(
     tokens: Mapping[str, Token],
     request: Message,
     principal: Principal,
-    settings: TokenSettings,
+    secrets: TokenSecrets,
     at: Circumstances,
 ) -> Decided:
-    return renew(tokens, cast("RenewDelegationTokenRequest", request), principal, settings, at.wall_ms)
+    return renew(tokens, cast("RenewDelegationTokenRequest", request), principal, secrets, at.wall_ms)
 
 
 def _expire(
     tokens: Mapping[str, Token],
     request: Message,
     principal: Principal,
-    settings: TokenSettings,
+    secrets: TokenSecrets,
     at: Circumstances,
 ) -> Decided:
-    return expire(tokens, cast("ExpireDelegationTokenRequest", request), principal, settings, at.wall_ms)
+    return expire(tokens, cast("ExpireDelegationTokenRequest", request), principal, secrets, at.wall_ms)

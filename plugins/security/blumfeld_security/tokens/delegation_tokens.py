@@ -10,8 +10,10 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
+from blumfeld.spi.completion import Steps
 from blumfeld.spi.context import Principal
 from blumfeld.spi.image_sections import Decided
+from blumfeld.spi.steps import CHUNK_ELEMENTS, drained
 from blumfeld.wire.errors import BrokerError, ErrorCode
 from blumfeld.wire.messages.create_delegation_token import (
     CreateDelegationTokenRequest,
@@ -31,6 +33,11 @@ from blumfeld.wire.schema import Message
 SECTION = "delegation tokens"
 USER = "User"
 RENEWERS_MAX = 1_000
+REQUESTER_TOKENS_MAX = 1_000
+"""Tokens that one principal may have asked for, and that haven't ended. Kafka has no such bound: there a client with a
+login of its own fills the memory of every node."""
+TOKENS_MAX = 10_000
+"""Tokens of the cluster that haven't ended. Each command looks at all, which takes a millisecond then."""
 
 
 class Token(msgspec.Struct, frozen=True):
@@ -107,6 +114,32 @@ class TokenSettings(msgspec.Struct, frozen=True, kw_only=True):
         return hmac.digest(self.secret_key, token_id.encode(), "sha512")
 
 
+class TokenSecrets:
+    """Finds tokens by their secrets. It remembers each secret: to compute one takes microseconds, and a command would
+    compute those of all tokens."""
+
+    def __init__(self, settings: TokenSettings) -> None:
+        self.settings = settings
+        self._secrets: dict[str, bytes] = {}
+        self._ids: dict[bytes, str] = {}
+
+    def learn(self, tokens: Mapping[str, Token]) -> Steps[None]:
+        """Bring the memory up to these tokens, a part in each step."""
+        for token_id in self._secrets.keys() - tokens.keys():
+            del self._ids[self._secrets.pop(token_id)]
+        for number, token_id in enumerate(tokens.keys() - self._secrets.keys(), 1):
+            secret = self._secrets[token_id] = self.settings.secret_of(token_id)
+            self._ids[secret] = token_id
+            if not number % CHUNK_ELEMENTS:
+                yield None
+
+    def find(self, tokens: Mapping[str, Token], secret: bytes) -> Token | None:
+        """Returns the token with this secret. The time tells nothing of other secrets: Python hashes bytes with a key
+        that each process makes anew."""
+        drained(self.learn(tokens))
+        return tokens.get(self._ids.get(secret, ""))
+
+
 def record_of(token: Token) -> DelegationTokenRecord:
     """Returns the record that sets a token."""
     return DelegationTokenRecord(
@@ -121,6 +154,7 @@ def record_of(token: Token) -> DelegationTokenRecord:
 
 
 def create(
+    tokens: Mapping[str, Token],
     request: CreateDelegationTokenRequest,
     requester: Principal,
     settings: TokenSettings,
@@ -129,9 +163,11 @@ def create(
 ) -> Decided:
     """Decide on CreateDelegationToken.
 
-    :raises BrokerError: DELEGATION_TOKEN_AUTH_DISABLED; INVALID_PRINCIPAL_TYPE: a renewer is no user
+    :raises BrokerError: DELEGATION_TOKEN_AUTH_DISABLED; INVALID_PRINCIPAL_TYPE: a renewer is no user;
+        POLICY_VIOLATION: there are too many tokens
     """
     _check_enabled(settings)
+    _check_room(tokens, requester, now_ms)
     owner = requester
     if request.owner_principal_name:
         owner = Principal(request.owner_principal_name, request.owner_principal_type or USER)
@@ -168,17 +204,17 @@ def renew(
     tokens: Mapping[str, Token],
     request: RenewDelegationTokenRequest,
     principal: Principal,
-    settings: TokenSettings,
+    secrets: TokenSecrets,
     now_ms: int,
 ) -> Decided:
     """Decide on RenewDelegationToken.
 
     :raises BrokerError: as :func:`_named`, and DELEGATION_TOKEN_EXPIRED
     """
-    token = _named(tokens, bytes(request.hmac), principal, settings)
+    token = _named(tokens, bytes(request.hmac), principal, secrets)
     if not token.is_alive(now_ms):
         raise BrokerError(ErrorCode.DELEGATION_TOKEN_EXPIRED)
-    period_ms = settings.expiry_ms
+    period_ms = secrets.settings.expiry_ms
     if request.renew_period_ms > 0:
         period_ms = min(period_ms, request.renew_period_ms)
     renewed = msgspec.structs.replace(token, expires_ms=min(token.max_ms, now_ms + period_ms))
@@ -191,14 +227,14 @@ def expire(
     tokens: Mapping[str, Token],
     request: ExpireDelegationTokenRequest,
     principal: Principal,
-    settings: TokenSettings,
+    secrets: TokenSecrets,
     now_ms: int,
 ) -> Decided:
     """Decide on ExpireDelegationToken: set the end of a token, or remove it at once (a negative period).
 
     :raises BrokerError: as :func:`_named`, and DELEGATION_TOKEN_EXPIRED
     """
-    token = _named(tokens, bytes(request.hmac), principal, settings)
+    token = _named(tokens, bytes(request.hmac), principal, secrets)
     period_ms = request.expiry_time_period_ms
     if period_ms < 0:
         removal = RemoveDelegationTokenRecord(token_id=token.token_id)
@@ -223,19 +259,25 @@ def _check_enabled(settings: TokenSettings) -> None:
         raise BrokerError(ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED)
 
 
-def _named(
-    tokens: Mapping[str, Token], secret: bytes, principal: Principal, settings: TokenSettings
-) -> Token:
+def _check_room(tokens: Mapping[str, Token], requester: Principal, now_ms: int) -> None:
+    alive = [token.requester for token in tokens.values() if token.is_alive(now_ms)]
+    if len(alive) >= TOKENS_MAX:
+        raise BrokerError(
+            ErrorCode.POLICY_VIOLATION, f"the cluster has {TOKENS_MAX} delegation tokens; let some end"
+        )
+    if alive.count(requester) >= REQUESTER_TOKENS_MAX:
+        text = f"{requester} has {REQUESTER_TOKENS_MAX} delegation tokens; let some end, or renew one"
+        raise BrokerError(ErrorCode.POLICY_VIOLATION, text)
+
+
+def _named(tokens: Mapping[str, Token], secret: bytes, principal: Principal, secrets: TokenSecrets) -> Token:
     """Returns the token with this secret.
 
     :raises BrokerError: DELEGATION_TOKEN_AUTH_DISABLED; DELEGATION_TOKEN_NOT_FOUND;
         DELEGATION_TOKEN_OWNER_MISMATCH: the principal may not renew it
     """
-    _check_enabled(settings)
-    token = next(
-        (each for each in tokens.values() if hmac.compare_digest(settings.secret_of(each.token_id), secret)),
-        None,
-    )
+    _check_enabled(secrets.settings)
+    token = secrets.find(tokens, secret)
     if token is None:
         raise BrokerError(ErrorCode.DELEGATION_TOKEN_NOT_FOUND)
     if not token.may_renew(principal):

@@ -6,6 +6,7 @@ import json
 import socket
 from pathlib import Path
 from threading import Thread
+from typing import Any
 
 import pytest
 
@@ -14,6 +15,7 @@ pytest.importorskip("joserfc")
 from blumfeld.kernel.runtime.real_files import RealFiles
 from blumfeld.spi.runtime import Files
 from blumfeld_kit.fakes.runtime import EPOCH_MS, FakeRuntime
+from blumfeld_security.sasl import issuer_keys
 from blumfeld_security.sasl.authenticators import InvalidToken
 from blumfeld_security.sasl.bearer_tokens import TokenRules, read_keys
 from blumfeld_security.sasl.issuer_keys import (
@@ -54,6 +56,33 @@ class Rig:
             return bool(self.runtime.run(self.keys.verify(signed(key, algorithm, CLAIMS))))
         except InvalidToken:
             return False
+
+
+def test_a_document_of_keys_is_read_off_the_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One of 1 MiB takes tens of milliseconds."""
+    rig = Rig([RSA])
+    in_worker, read_in_worker = False, []
+    offload = rig.runtime.offload
+
+    def offloaded(work: Any, *args: Any) -> Any:
+        def run() -> Any:
+            nonlocal in_worker
+            in_worker = True
+            try:
+                return work(*args)
+            finally:
+                in_worker = False
+
+        return offload(run)
+
+    def noting(data: bytes) -> Any:
+        read_in_worker.append(in_worker)
+        return read_keys(data)
+
+    rig.runtime.offload = offloaded  # type: ignore[method-assign]
+    monkeypatch.setattr(issuer_keys, "read_keys", noting)
+    rig.runtime.run(rig.keys.load())
+    assert read_in_worker == [True]
 
 
 def test_a_key_that_is_unknown_is_looked_for_once_in_a_while() -> None:

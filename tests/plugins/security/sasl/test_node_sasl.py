@@ -6,6 +6,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import msgspec
+import pytest
 
 from blumfeld.config.values import BrokerConfig
 from blumfeld.spi.completion import Completion
@@ -14,12 +15,14 @@ from blumfeld_kit.fakes.runtime import FakeRuntime
 from blumfeld_security.exchanges.scram import SHA_256, ClientFirst
 from blumfeld_security.options import Options
 from blumfeld_security.sasl.authenticators import ScramUser
+from blumfeld_security.sasl.hash_workers import WORKERS
 from blumfeld_security.sasl.node_sasl import NodeSasl
 from blumfeld_security.scram.credentials import SECTION, Credentials
 from blumfeld_security.tokens.delegation_tokens import Token
 from tests.broker.harness import Quiet
 from tests.plugins.security.sasl.gate_rig import SCRAM_USERS
 
+ADDRESS = "192.0.2.1"
 KEYS = {"delegation.token.secret.key": "secret"}
 
 
@@ -47,13 +50,13 @@ class Node:
 
     def token(self, token_id: str) -> ScramUser:
         first = ClientFirst("n,,", "", "", token_id, "nonce", {"tokenauth": "true"})
-        found = self.sasl._scram_user(SHA_256, first)
+        found = self.sasl._scram_user(SHA_256, ADDRESS, first)
         assert isinstance(found, Completion)
         self.runtime.run_turn()
         return found.result()
 
     def knows(self, user: str) -> bool:
-        found = self.sasl._scram_user(SHA_256, ClientFirst("n,,", "", "", user, "nonce", {}))
+        found = self.sasl._scram_user(SHA_256, ADDRESS, ClientFirst("n,,", "", "", user, "nonce", {}))
         assert isinstance(found, ScramUser)
         return found.principal is not None
 
@@ -84,3 +87,35 @@ def test_a_challenge_does_not_tell_a_known_token_from_an_unknown_one() -> None:
     found = [node.token(name) for name in ("known", "unknown")]
     assert [user.principal is not None for user in found] == [True, False]
     assert len({(user.credential.iterations, len(user.credential.salt)) for user in found}) == 1
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_logins_by_tokens_wait_for_the_workers_that_hash_passwords(known: bool) -> None:
+    """A frame of a stranger costs a worker milliseconds: more than a few at once would hold up every cold read."""
+    node, alice = Node(), Principal("alice")
+    if known:
+        node.tokens = {"id": Token("id", alice, alice, (), 0, 1 << 60, 1 << 60)}
+    working, most = 0, 0
+    offload = node.runtime.offload
+
+    def counted(work: Any, *args: Any) -> Any:
+        async def run() -> Any:
+            nonlocal working, most
+            working += 1
+            most = max(most, working)
+            try:
+                return await offload(work, *args)
+            finally:
+                working -= 1
+
+        return run()
+
+    node.runtime.offload_delay_ms = lambda: 5.0
+    node.runtime.offload = counted  # type: ignore[method-assign]
+    first = ClientFirst("n,,", "", "", "id", "nonce", {"tokenauth": "true"})
+    found = [node.sasl._scram_user(SHA_256, f"192.0.2.{number}", first) for number in range(12)]
+    node.runtime.advance(1_000)
+    assert [user.result().principal is not None for user in found if isinstance(user, Completion)] == [
+        known
+    ] * 12
+    assert most == WORKERS

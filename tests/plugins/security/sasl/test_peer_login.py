@@ -9,11 +9,11 @@ import pytest
 
 from blumfeld.kernel.runtime.real_files import RealFiles
 from blumfeld.spi.completion import Completion
+from blumfeld.spi.secret_files import BadSecretFile
 from blumfeld.wire.messages.sasl_authenticate import SaslAuthenticateResponse
 from blumfeld.wire.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 from blumfeld.wire.schema import Message
 from blumfeld_security.sasl.peer_login import Login, PeerLogin, read_login
-from blumfeld_security.secret_files import BadSecretFile
 from tests.plugins.security.sasl.gate_rig import GateRig, answer
 
 

@@ -14,7 +14,10 @@ from blumfeld.wire.messages.create_delegation_token import CreatableRenewers, Cr
 from blumfeld.wire.messages.expire_delegation_token import ExpireDelegationTokenRequest
 from blumfeld.wire.messages.renew_delegation_token import RenewDelegationTokenRequest
 from blumfeld_security.tokens.delegation_tokens import (
+    REQUESTER_TOKENS_MAX,
+    TOKENS_MAX,
     Token,
+    TokenSecrets,
     TokenSection,
     TokenSettings,
     create,
@@ -26,13 +29,14 @@ from tests.broker.harness import refusal
 
 ALICE, BOB, CAROL, MALLORY = (Principal(name) for name in ("alice", "bob", "carol", "mallory"))
 SETTINGS = TokenSettings(secret_key=b"key", max_lifetime_ms=1_000, expiry_ms=400)
+SECRETS = TokenSecrets(SETTINGS)
 SECTION = TokenSection()
 
 
 def created(**fields: Any) -> tuple[Mapping[str, Token], Any]:
     renewers = [CreatableRenewers(principal_type="User", principal_name="bob")]
     request = CreateDelegationTokenRequest(**{"renewers": renewers, **fields})
-    decided = create(request, ALICE, SETTINGS, "id-1", 10_000)
+    decided = create({}, request, ALICE, SETTINGS, "id-1", 10_000)
     return SECTION.replay(SECTION.empty(), decided.records), decided.response
 
 
@@ -74,11 +78,11 @@ def test_only_users_renew() -> None:
 def test_without_a_key_there_are_no_tokens() -> None:
     off = TokenSettings(secret_key=b"")
     with refused(ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED):
-        create(CreateDelegationTokenRequest(), ALICE, off, "id", 0)
+        create({}, CreateDelegationTokenRequest(), ALICE, off, "id", 0)
     with refused(ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED):
-        renew({}, RenewDelegationTokenRequest(), ALICE, off, 0)
+        renew({}, RenewDelegationTokenRequest(), ALICE, TokenSecrets(off), 0)
     with refused(ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED):
-        expire({}, ExpireDelegationTokenRequest(), ALICE, off, 0)
+        expire({}, ExpireDelegationTokenRequest(), ALICE, TokenSecrets(off), 0)
 
 
 @pytest.mark.parametrize("principal", [ALICE, BOB])
@@ -89,7 +93,7 @@ def test_owner_and_renewers_renew_up_to_its_end(principal: Principal) -> None:
             tokens,
             RenewDelegationTokenRequest(hmac=response.hmac, renew_period_ms=period_ms),
             principal,
-            SETTINGS,
+            SECRETS,
             now_ms,
         )
         assert decided.response.expiry_timestamp_ms == end  # type: ignore[attr-defined]
@@ -100,13 +104,13 @@ def test_owner_and_renewers_renew_up_to_its_end(principal: Principal) -> None:
 def test_others_may_not_renew_or_expire() -> None:
     tokens, response = created()
     with refused(ErrorCode.DELEGATION_TOKEN_OWNER_MISMATCH):
-        renew(tokens, RenewDelegationTokenRequest(hmac=response.hmac), MALLORY, SETTINGS, 10_001)
+        renew(tokens, RenewDelegationTokenRequest(hmac=response.hmac), MALLORY, SECRETS, 10_001)
     with refused(ErrorCode.DELEGATION_TOKEN_OWNER_MISMATCH):
         expire(
             tokens,
             ExpireDelegationTokenRequest(hmac=response.hmac, expiry_time_period_ms=-1),
             MALLORY,
-            SETTINGS,
+            SECRETS,
             10_001,
         )
 
@@ -114,19 +118,19 @@ def test_others_may_not_renew_or_expire() -> None:
 def test_a_wrong_secret_names_no_token() -> None:
     tokens, _ = created()
     with refused(ErrorCode.DELEGATION_TOKEN_NOT_FOUND):
-        renew(tokens, RenewDelegationTokenRequest(hmac=b"id-1"), ALICE, SETTINGS, 10_001)
+        renew(tokens, RenewDelegationTokenRequest(hmac=b"id-1"), ALICE, SECRETS, 10_001)
 
 
 def test_a_token_that_has_ended_is_not_renewed_and_is_swept() -> None:
     tokens, response = created()
     with refused(ErrorCode.DELEGATION_TOKEN_EXPIRED):
-        renew(tokens, RenewDelegationTokenRequest(hmac=response.hmac), ALICE, SETTINGS, 10_401)
+        renew(tokens, RenewDelegationTokenRequest(hmac=response.hmac), ALICE, SECRETS, 10_401)
     with refused(ErrorCode.DELEGATION_TOKEN_EXPIRED):
         expire(
             tokens,
             ExpireDelegationTokenRequest(hmac=response.hmac, expiry_time_period_ms=5),
             ALICE,
-            SETTINGS,
+            SECRETS,
             10_401,
         )
     assert expired(tokens, 10_400) == []
@@ -140,7 +144,7 @@ def test_a_token_ends_when_its_owner_says_so() -> None:
         tokens,
         ExpireDelegationTokenRequest(hmac=response.hmac, expiry_time_period_ms=50),
         ALICE,
-        SETTINGS,
+        SECRETS,
         10_100,
     )
     assert SECTION.replay(tokens, later.records)["id-1"].expires_ms == 10_150
@@ -148,7 +152,49 @@ def test_a_token_ends_when_its_owner_says_so() -> None:
         tokens,
         ExpireDelegationTokenRequest(hmac=response.hmac, expiry_time_period_ms=-1),
         BOB,
-        SETTINGS,
+        SECRETS,
         10_100,
     )
     assert SECTION.replay(tokens, now.records) == {}
+
+
+def many(requesters: int, each: int, until_ms: int = 20_000) -> dict[str, Token]:
+    users = [Principal(f"user-{number}") for number in range(requesters)]
+    ids = [(f"{user.name}-{number}", user) for user in users for number in range(each)]
+    return {token_id: Token(token_id, user, user, (), 0, until_ms, until_ms) for token_id, user in ids}
+
+
+def test_one_principal_has_so_many_tokens_and_no_more() -> None:
+    """Each token costs every node memory, and each command time."""
+    tokens, user = many(1, REQUESTER_TOKENS_MAX), Principal("user-0")
+    asked = CreateDelegationTokenRequest()
+    with refused(ErrorCode.POLICY_VIOLATION):
+        create(tokens, asked, user, SETTINGS, "id", 10_000)
+    assert create(tokens, asked, BOB, SETTINGS, "id", 10_000).records
+    assert create(tokens, asked, user, SETTINGS, "id", 20_001).records, "ended tokens don't count"
+
+
+def test_a_cluster_has_so_many_tokens_and_no_more() -> None:
+    tokens = many(TOKENS_MAX // REQUESTER_TOKENS_MAX, REQUESTER_TOKENS_MAX)
+    with refused(ErrorCode.POLICY_VIOLATION):
+        create(tokens, CreateDelegationTokenRequest(), BOB, SETTINGS, "id", 10_000)
+
+
+def test_each_secret_is_computed_once_and_forgotten_with_its_token(monkeypatch: pytest.MonkeyPatch) -> None:
+    computed: list[str] = []
+    secret_of = TokenSettings.secret_of
+
+    def noting(settings: TokenSettings, token_id: str) -> bytes:
+        computed.append(token_id)
+        return secret_of(settings, token_id)
+
+    monkeypatch.setattr(TokenSettings, "secret_of", noting)
+    secrets, tokens = TokenSecrets(SETTINGS), many(1, 1_000)
+    assert sum(1 for _ in secrets.learn(tokens)) >= 7
+    for token_id in list(tokens)[:5]:
+        assert secrets.find(tokens, secret_of(SETTINGS, token_id)) is tokens[token_id]
+        assert secrets.find(tokens, b"other") is None
+    assert sorted(computed) == sorted(tokens)
+    gone = tokens.pop("user-0-0")
+    assert secrets.find(tokens, secret_of(SETTINGS, gone.token_id)) is None
+    assert len(secrets._ids) == len(secrets._secrets) == 999
