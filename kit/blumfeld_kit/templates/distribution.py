@@ -24,10 +24,20 @@ class Role(msgspec.Struct, frozen=True):
     """Requirements beside ``blumfeld``."""
     test_requires: tuple[str, ...] = ()
     """Requirements of the tests, beside ``blumfeld-kit``."""
+    untyped: str = ""
+    """A package among them that brings no types for mypy."""
 
 
 ROLES: Mapping[str, Role] = {
     "assignor": Role("A server-side assignor for Blumfeld."),
+    "authorizer": Role("An authorizer for Blumfeld."),
+    "decoder": Role(
+        "A decoder for Blumfeld's archive.",
+        requires=("pyarrow>=18",),
+        test_requires=("blumfeld-archive[kit]>=0.1,<0.2",),
+        untyped="pyarrow",
+    ),
+    "object-store": Role("An object store for Blumfeld's tiered storage."),
     "observer": Role("An observer for Blumfeld."),
     "storage": Role("A storage for Blumfeld."),
 }
@@ -88,6 +98,9 @@ def distribution_files(role: str, name: str) -> dict[str, str]:
     common = {path: _renamed(text, words) for path, text in _texts("common")}
     texts["README.md"] = texts["README.md"].replace("$commands\n", common["commands.txt"])
     texts["pyproject.toml"] = common["pyproject.toml"]
+    if facts.untyped:
+        override = f'module = "{facts.untyped}.*"\nignore_missing_imports = true\n'
+        texts["pyproject.toml"] += f"\n[[tool.mypy.overrides]]\n{override}"
     return texts
 
 

@@ -17,6 +17,12 @@ from tests.kit.templates.trial import Trial
 
 RED = {
     "assignor": {"test_it_deals_as_you_promise"},
+    "authorizer": {
+        "test_a_right_is_one_principals_on_one_resource",
+        "test_any_is_true_for_a_right_on_some_resource",
+    },
+    "decoder": {"test_it_reads_your_feed"},
+    "object-store": {"test_another_client_sees_what_was_stored"},
     "observer": {"test_it_tells_what_you_want_to_know"},
 }
 """Role → the tests that are red until the author has written what they ask for. The README names them."""
@@ -123,6 +129,19 @@ def test_a_broker_with_the_observer_counts_requests(trial: Trial) -> None:
             lines = answer.read().decode().splitlines()
     (count,) = [line.split()[1] for line in lines if line.startswith("trial_observer_requests_total ")]
     assert float(count) > 3
+
+
+@each("authorizer")
+def test_a_broker_with_the_authorizer_serves_trusted_clients(trial: Trial) -> None:
+    with trial.broker() as broker:
+        assert exchanged(broker) == [b"1", b"2", b"3"]
+        assert broker.node.composition.authorizer is not None
+
+
+@each("object-store")
+def test_a_broker_with_the_object_store_serves(trial: Trial) -> None:
+    with trial.broker() as broker:
+        assert exchanged(broker) == [b"1", b"2", b"3"]
 
 
 @each("storage")
