@@ -13,6 +13,7 @@ from msgspec.structs import replace
 
 from blumfeld.client.envelope import enveloped, inner_answer
 from blumfeld.client.frames import api_key_of
+from blumfeld.metadata.controller import Controller
 from blumfeld.metadata.decision import Moment
 from blumfeld.metadata.image.cluster_image import MetadataImage
 from blumfeld.metadata.image.sections import SectionKinds
@@ -45,8 +46,7 @@ from blumfeld_consensus_zk_compat.node.controller_link import ControllerLink
 from blumfeld_consensus_zk_compat.node.handlers import node_handlers
 from blumfeld_consensus_zk_compat.node.image import NodeImage
 from blumfeld_consensus_zk_compat.node.leftovers import Leftovers
-from blumfeld_consensus_zk_compat.node.own_configs import COMMANDS as CONFIG_COMMANDS
-from blumfeld_consensus_zk_compat.node.own_configs import alter_configs
+from blumfeld_consensus_zk_compat.node.own_writes import CONFIG_COMMANDS, write_own
 from blumfeld_consensus_zk_compat.node.pushed_records import UNKNOWN_EPOCH
 from blumfeld_consensus_zk_compat.node.registration import BrokerLife, znode
 from blumfeld_consensus_zk_compat.node.sessions import Sessions
@@ -136,6 +136,7 @@ class ZkMetadata:
         self._configuration: Configuration | None = None
         self._acls = KnownAcls()
         """Those of the node's image."""
+        self._brought = {command.request for command in composition.controller_commands}
         self._candidate: Candidate | None = None
         self._pushes: ControllerPushes | None = None
         """Those of this node's last term as controller."""
@@ -342,7 +343,6 @@ class ZkMetadata:
             refused=self._refused,
             chroot=self._chroot,
             features=composition.features,
-            commands=composition.controller_commands,
             section_kinds=self._section_kinds,
             counts=self.counts,
             unreadable=self._unreadable,
@@ -405,7 +405,8 @@ class ZkMetadata:
         wait_image: bool = True,
     ) -> Completion[Message]:
         """As ``ClusterMetadata.submit``. A client's command at a node that isn't the controller fails with
-        NOT_CONTROLLER, except that any node changes configurations.
+        NOT_CONTROLLER, except that any node writes configurations and what plug-ins' commands decide: ACLs, quotas,
+        credentials, delegation tokens.
         """
         if not self._started or self._stopped:
             return _failed(BrokerError(ErrorCode.NOT_CONTROLLER))
@@ -419,19 +420,17 @@ class ZkMetadata:
             )
         if self._kraft is not None:
             return self._link.ask(command, timeout_ms, on_behalf=on_behalf)
-        if type(command).__name__ in CONFIG_COMMANDS:
-            return self._altered(command, timeout_ms)
+        if type(command).__name__ in CONFIG_COMMANDS or type(command) in self._brought:
+            return self._written_here(command, timeout_ms, on_behalf)
         if on_behalf is None:
             return self._link.ask(command, timeout_ms, wait_image=wait_image)
-        return self._own(command, timeout_ms, wait_image=wait_image, on_behalf=on_behalf)
+        return self._own(command, timeout_ms, wait_image=wait_image)
 
     def _decide(self, command: Message) -> Completion[Message]:
         """Another broker's request."""
         return self._own(command, REQUEST_TIMEOUT_MS, wait_image=False)
 
-    def _own(
-        self, command: Message, timeout_ms: float, *, wait_image: bool, on_behalf: OnBehalf | None = None
-    ) -> Completion[Message]:
+    def _own(self, command: Message, timeout_ms: float, *, wait_image: bool) -> Completion[Message]:
         """Have this node's controller decide."""
         answer: Completion[Message] = Completion()
         candidate = self._candidate
@@ -452,7 +451,7 @@ class ZkMetadata:
 
         reply: Completion[Message] = Completion()
         reply.when_done(answered)
-        candidate.submit(command, reply, on_behalf)
+        candidate.submit(command, reply)
         return answer
 
     def _ask_controller(
@@ -500,7 +499,9 @@ class ZkMetadata:
         channel.send(envelope, timeout_ms).when_done(answered)
         return answer
 
-    def _altered(self, command: Message, timeout_ms: float) -> Completion[Message]:
+    def _written_here(
+        self, command: Message, timeout_ms: float, on_behalf: OnBehalf | None
+    ) -> Completion[Message]:
         def moment() -> Moment:
             return Moment(
                 now_ms=self._runtime.monotonic_ms(),
@@ -510,11 +511,20 @@ class ZkMetadata:
                 new_secret=self._runtime.secrets,
             )
 
-        altered = alter_configs(
+        composition = self._composition
+        written = write_own(
             command,
+            on_behalf,
             zookeeper=self._sessions.present,
+            runtime=self._runtime,
             image=self._node_image,
-            config=self._composition.config,
+            acls=self._acls,
+            controller=Controller(
+                self._node_image.image,
+                composition.config,
+                composition.features,
+                composition.controller_commands,
+            ),
             moment=moment,
             in_migration=self._in_migration,
         )
@@ -531,7 +541,7 @@ class ZkMetadata:
             finally:
                 limit.cancel()
 
-        self._runtime.spawn(run(altered), "alter configurations")
+        self._runtime.spawn(run(written), "write what a client changes")
         return answer
 
     def _told_of_cluster(self, controller_epoch: int, broker_epoch: int) -> None:

@@ -26,7 +26,6 @@ from blumfeld.metadata.decision import ControllerDecision, ControllerState, Mome
 from blumfeld.metadata.slices import BATCH_RECORDS_MAX
 from blumfeld.spi.cluster import TopicImage
 from blumfeld.spi.completion import Completion, Steps
-from blumfeld.spi.consensus import OnBehalf
 from blumfeld.spi.defects import command_text, place_of
 from blumfeld.spi.hooks import EventLog
 from blumfeld.spi.repeated_events import RepeatedEvents
@@ -54,7 +53,6 @@ from blumfeld_consensus_zk_compat.controller.broker_lives import (
 from blumfeld_consensus_zk_compat.controller.decided_steps import (
     DecidedStep,
     replayed,
-    with_acl_ids,
     with_leader_epochs,
 )
 from blumfeld_consensus_zk_compat.controller.deletions import Deletions, Effect, StopReplicas, deletion_of
@@ -226,7 +224,7 @@ class ActiveController:
 
     # What is to be decided
 
-    def submit(self, command: Message, reply: Completion[Message], on_behalf: OnBehalf | None = None) -> None:
+    def submit(self, command: Message, reply: Completion[Message]) -> None:
         """Decide, write, push; ``reply`` completes when the tree has it. Fails with ``BrokerError`` NOT_CONTROLLER if
         this node stops being the controller first: whether the change took place isn't known then.
         """
@@ -234,7 +232,7 @@ class ActiveController:
             reply.fail(BrokerError(ErrorCode.NOT_CONTROLLER))
             return
         self._replies[reply] = None
-        part = self._command(command, reply, on_behalf)
+        part = self._command(command, reply)
         if self._begun and not (self._suspended or self._placing or self._behind):
             self._make(part)
         else:
@@ -253,9 +251,9 @@ class ActiveController:
             self._parts.append(part)
             self._go()
 
-    def _command(self, command: Message, reply: Completion[Message], on_behalf: OnBehalf | None) -> Part:
+    def _command(self, command: Message, reply: Completion[Message]) -> Part:
         decide = self._controller.command
-        part = Part(command, lambda _, moment: decide(command, moment, on_behalf), reply)
+        part = Part(command, lambda _, moment: decide(command, moment), reply)
         if type(command).__name__ in NOT_OF_A_TREE:
             return part._replace(decide=partial(_refuse, type(command).__name__))
         if isinstance(command, CreateTopicsRequest):
@@ -393,7 +391,6 @@ class ActiveController:
                 self._check(decision.records)
                 by_leader = isinstance(part.command, AlterPartitionRequest)
                 with_leader_epochs(self.state.image, decision.records, by_leader=by_leader)
-                with_acl_ids(decision.records)
         except BrokerError as error:
             self._undecided(part, error)
         except Exception as defect:

@@ -10,9 +10,7 @@ from blumfeld.metadata.image.sections import NO_SECTIONS, SectionKinds
 from blumfeld.metadata.image.step import BrokenMetadata
 from blumfeld.spi.completion import Completion
 from blumfeld.spi.consensus import Controller as ControllerId
-from blumfeld.spi.consensus import OnBehalf
 from blumfeld.spi.hooks import EventLog, Feature
-from blumfeld.spi.image_sections import ControllerCommand
 from blumfeld.spi.repeated_events import RepeatedEvents
 from blumfeld.spi.runtime import Runtime, Task
 from blumfeld.spi.scheduler import Lane
@@ -57,7 +55,6 @@ class Candidate:
         refused: Callable[[str], None],
         chroot: str = "",
         features: Sequence[Feature] = (),
-        commands: Sequence[ControllerCommand] = (),
         section_kinds: SectionKinds = NO_SECTIONS,
         counts: Counts | None = None,
         unreadable: Callable[[str, str], None] = lambda _, __: None,
@@ -70,7 +67,6 @@ class Candidate:
         self._make_pushes = make_pushes
         self._chroot = chroot
         self._features = features
-        self._commands = commands
         self._section_kinds = section_kinds
         self._election = Election(
             zookeeper=zookeeper,
@@ -108,12 +104,12 @@ class Candidate:
         self._zookeeper.on_state(self._state_changed)
         self._election.begin()
 
-    def submit(self, command: Message, reply: Completion[Message], on_behalf: OnBehalf | None = None) -> None:
+    def submit(self, command: Message, reply: Completion[Message]) -> None:
         """As ``ActiveController.submit``; NOT_CONTROLLER while there is no term."""
         if self._term is None:
             reply.fail(BrokerError(ErrorCode.NOT_CONTROLLER))
         else:
-            self._term.active.submit(command, reply, on_behalf)
+            self._term.active.submit(command, reply)
 
     def node_changed(self, path: str) -> None:
         """As ``Term.node_changed``; the term hears of it when the tree is loaded. Without a term under way or at work
@@ -187,7 +183,6 @@ class Candidate:
             events=self._events,
             config=self._config,
             features=self._features,
-            commands=self._commands,
             make_pushes=self._make_pushes,
             stale=self._election.verify,
             fenced=partial(self._note_fenced, elected.id.epoch),

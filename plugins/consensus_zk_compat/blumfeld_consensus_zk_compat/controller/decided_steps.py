@@ -17,7 +17,6 @@ from blumfeld.metadata.slices import SLICE_RECORDS
 from blumfeld.spi.cluster import ImageDelta, PartitionImage, TopicImage
 from blumfeld.spi.completion import Steps
 from blumfeld.wire.messages.metadata_records import (
-    AccessControlEntryRecord,
     FeatureLevelRecord,
     PartitionChangeRecord,
     PartitionRecord,
@@ -26,7 +25,6 @@ from blumfeld.wire.messages.metadata_records import (
 )
 from blumfeld.wire.schema import Message
 from blumfeld_consensus_zk_compat.change import Change, PartitionStep
-from blumfeld_consensus_zk_compat.tree.forms_security import acl_id
 
 Key: TypeAlias = tuple[bytes, int]
 """Topic id and partition."""
@@ -87,13 +85,6 @@ def with_leader_epochs(image: MetadataImage, records: Iterable[Message], *, by_l
             record.leader = led[key] if key in led else _partition(image, key).leader
         if record.leader != NO_LEADER_CHANGE:
             led[key] = record.leader
-
-
-def with_acl_ids(records: Iterable[Message]) -> None:
-    """Give new ACLs the ids that every node makes for them when it reads the tree, which keeps none."""
-    for record in records:
-        if isinstance(record, AccessControlEntryRecord):
-            record.id = acl_id(record)
 
 
 def _is_pushed(record: PartitionChangeRecord, *, by_leader: bool) -> bool:

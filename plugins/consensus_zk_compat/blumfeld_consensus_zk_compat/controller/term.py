@@ -16,7 +16,6 @@ from blumfeld.metadata.decision import ControllerDecision, ControllerState, Mome
 from blumfeld.spi.cluster import PartitionImage, TopicImage
 from blumfeld.spi.completion import Completion, Steps
 from blumfeld.spi.hooks import EventLog, Feature
-from blumfeld.spi.image_sections import ControllerCommand
 from blumfeld.spi.runtime import Runtime, Task, Timer, pause
 from blumfeld.spi.scheduler import Lane
 from blumfeld.spi.steps import waited
@@ -120,7 +119,6 @@ class Term:
         events: EventLog,
         config: BrokerConfig,
         features: Sequence[Feature],
-        commands: Sequence[ControllerCommand],
         make_pushes: MakePushes,
         stale: StaleController,
         dropped: Callable[[BaseException], None],
@@ -136,7 +134,7 @@ class Term:
         self._tasks: list[Task] = []
         self._check = Check(paths.CONTROLLER_EPOCH, elected.epoch_version)
         self._writer = TreeWriter(tree.versions, elected.id.epoch, zookeeper.request_bytes_max, chroot)
-        self._controller = Controller(tree.image, config, features, commands)
+        self._controller = Controller(tree.image, config, features)
         self._watched: list[WatchedNode] = []
         self._timer: Timer | None = None
         self._later: dict[str, Timer] = {}

@@ -225,14 +225,8 @@ class Configuration:
         data = None
         with suppress(NoNodeError):
             data = (await read).data
-        await self._image.step(partial(self._node_step, path, data))
+        await self._image.step(partial(node_step, self._acls, path, data))
         self._changed_node(path)
-
-    def _node_step(self, path: str, data: bytes | None, image: MetadataImage) -> Steps[Sequence[Message]]:
-        yield from ()
-        records = changed_node(image, self._acls, path, data)
-        self._acls.note(records)
-        return records
 
     async def _can_not_be_taken(self, path: str, read: Completion[Node], error: Exception) -> None:
         """The node keeps what it has until somebody writes something else there."""
@@ -258,3 +252,16 @@ class Configuration:
         self._counts.unreadable.pop(paths.FEATURE, None)
         if version != self._image.image.features_epoch:
             await self._image.features(version, lambda image: changed_features(image, levels))
+
+
+def node_step(
+    acls: KnownAcls, path: str, data: bytes | None, image: MetadataImage
+) -> Steps[Sequence[Message]]:
+    """A step of a node's image that brings it to what a znode says (``None``: it isn't there).
+
+    :param acls: as the image has them; kept up with it
+    """
+    yield from ()
+    records = changed_node(image, acls, path, data)
+    acls.note(records)
+    return records

@@ -54,6 +54,7 @@ from blumfeld_consensus_zk_compat.tree.forms_security import (
 )
 from blumfeld_consensus_zk_compat.tree.forms_topics import TopicNode, encode_state, encode_topic, topic_node
 from blumfeld_consensus_zk_compat.tree.image_entities import kept_records
+from blumfeld_consensus_zk_compat.tree.merging import CONFIG_CHANGE, TOKEN_CHANGE
 from blumfeld_consensus_zk_compat.tree.versions import TreeVersions
 
 Multi = tuple[Operation, ...]
@@ -62,8 +63,6 @@ Unit = list[Operation]
 
 ACL_BYTES_MAX = 43
 """The longest list that a session gives a new node: its creator does everything, everybody reads."""
-_CONFIG_CHANGE = f"{paths.CONFIG_CHANGES}/config_change_"
-_TOKEN_CHANGE = f"{paths.TOKEN_CHANGES}/token_change_"
 
 
 class TreeWriter:
@@ -285,7 +284,7 @@ class TreeWriter:
         """An entity's configuration, and the notification for all brokers."""
         return [
             *self._written(paths.config(entity), encode_config(values)),
-            *self._notification(_CONFIG_CHANGE, encode_config_change(entity)),
+            *self._notification(CONFIG_CHANGE, encode_config_change(entity)),
         ]
 
     def _records(self, records: Iterable[Message], image: MetadataImage) -> Iterator[Unit]:
@@ -348,7 +347,7 @@ class TreeWriter:
             write = self._written(path, encode_token(token))
         else:
             write = self._removed(path)
-        return [*write, *self._notification(_TOKEN_CHANGE, token_id.encode())]
+        return [*write, *self._notification(TOKEN_CHANGE, token_id.encode())]
 
     # Operations
 
@@ -410,17 +409,6 @@ def check_form(record: Message) -> None:
             scram_mechanism(record.mechanism)
         case ClientQuotaRecord():
             quota_entity(record.entity)
-
-
-def config_operations(entity: str, values: Mapping[str, str], version: int | None) -> Multi:
-    """Write the configuration of an entity as any broker may, controller or not, and tell all brokers.
-
-    :param entity: such as ``topics/orders``, see :func:`~.forms_configs.config_entity`
-    :param version: of its node, as it was read; ``None``: it has none. Somebody else's write in between fails this one
-    """
-    path, data = paths.config(entity), encode_config(values)
-    write: Operation = Create(path, data) if version is None else Set(path, data, version)
-    return write, Create(_CONFIG_CHANGE, encode_config_change(entity), sequential=True)
 
 
 def _block(record: ProducerIdsRecord) -> ProducerIdsNode:

@@ -149,7 +149,6 @@ class Node:
             seen=self.seen.append,
             refused=self.refused.append,
             unreadable=self.unreadable.__setitem__,
-            commands=self.cluster.commands,
             section_kinds=self.cluster.section_kinds,
         )
 
@@ -192,14 +191,13 @@ class Cluster:
         servers: int = 1,
         seed: int = 0,
         request_bytes_max: int = 0xFFFFF,
-        commands: Sequence[Any] = (),
         section_kinds: SectionKinds = NO_SECTIONS,
     ) -> None:
         self.process_seeds = itertools.count(seed * 1_000 + 1)
         self.runtime = FakeRuntime(seed)
         self.loop = self.runtime.loop
         self.config = config
-        self.commands, self.section_kinds = commands, section_kinds
+        self.section_kinds = section_kinds
         self.zookeeper = SimulatedZooKeeper(
             self.runtime, servers=servers, request_bytes_max=request_bytes_max
         )

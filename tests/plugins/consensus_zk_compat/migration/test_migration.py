@@ -346,7 +346,7 @@ def test_a_node_that_has_not_seen_the_claim_writes_no_configuration() -> None:
     async def story() -> None:
         await nodes.begin()
         node = nodes.metadata(1)
-        altered = node._altered(altering("orders", "retention.ms", "1000"), 10_000)
+        altered = node._written_here(altering("orders", "retention.ms", "1000"), 10_000, None)
         await nodes.until(lambda: altered.done)
         assert isinstance(altered.error, BrokerError)
         assert altered.error.code is ErrorCode.NOT_CONTROLLER

@@ -24,8 +24,8 @@ from blumfeld_consensus_zk_compat.tree.forms_security import (
     encode_acls,
     encode_token,
 )
+from blumfeld_consensus_zk_compat.tree.merging import entity_change
 from blumfeld_consensus_zk_compat.tree.versions import KnownAcls
-from blumfeld_consensus_zk_compat.tree.writing import config_operations
 from blumfeld_kit.fakes.runtime import FakeRuntime
 from blumfeld_kit.fakes.zookeeper import SimulatedZooKeeper
 from tests.broker.harness import Quiet
@@ -66,7 +66,7 @@ class Follower:
         self.configuration.begin(again=again)
 
     async def write(self, entity: str, values: Mapping[str, str], version: int | None = None) -> None:
-        await self.other.multi(config_operations(entity, values, version))
+        await self.other.multi(entity_change(entity).operations(encode_config(values), version))
 
     async def pause(self, ms: float = 5_000) -> None:
         over: Completion[None] = Completion()

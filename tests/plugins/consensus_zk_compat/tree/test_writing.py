@@ -44,7 +44,7 @@ from blumfeld_consensus_zk_compat.tree import paths
 from blumfeld_consensus_zk_compat.tree.forms_topics import TopicNode, decode_topic, encode_topic
 from blumfeld_consensus_zk_compat.tree.loading import loaded, subtree
 from blumfeld_consensus_zk_compat.tree.versions import TreeVersions
-from blumfeld_consensus_zk_compat.tree.writing import Multi, TreeWriter, config_operations
+from blumfeld_consensus_zk_compat.tree.writing import Multi, TreeWriter
 from blumfeld_consensus_zk_compat.zookeeper.acls import Acls
 from tests.everyday import examples
 from tests.plugins.consensus_zk_compat.tree.kafka_nodes import tree
@@ -264,21 +264,6 @@ def test_a_configuration_and_its_notification_are_one() -> None:
     assert cluster.session.tree.get("/config/brokers/<default>").data == (
         b'{"version":1,"config":{"log.retention.ms":"7"}}'
     )
-
-
-def test_a_configuration_is_written_by_any_broker_under_its_version() -> None:
-    session = TreeSession()
-    session.put("/config/topics/t", version=4)
-    session.put(paths.CONFIG_CHANGES)
-    session.change(*config_operations("topics/t", {"a": "1"}, 4))
-    session.put("/config/brokers")
-    session.change(*config_operations("brokers/1", {"a": "1"}, None))
-    assert session.tree.children(paths.CONFIG_CHANGES) == (
-        "config_change_0000000000",
-        "config_change_0000000001",
-    )
-    with pytest.raises(BadVersionError):
-        session.change(*config_operations("topics/t", {"a": "2"}, 4))
 
 
 def test_a_configuration_that_somebody_else_wrote_is_written_over_under_its_new_version() -> None:
