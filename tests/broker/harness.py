@@ -507,6 +507,7 @@ class BrokerHarness:
                 listeners=(LISTENER, CONTROLLER_LISTENER),
                 metadata=self.metadata,
                 hook=self.hook,
+                plan_json=lambda: '{"format":1}',
                 log=lambda name: self.log,
             ),
         )

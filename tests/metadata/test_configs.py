@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from blumfeld.config.definitions import BUILD_KEY
 from blumfeld.config.effects import FIXED, REFUSED, WITHOUT, effect_of
 from blumfeld.config.effects_table import READ_AT_START
 from blumfeld.config.values import BROKER_CONFIGS, GROUP_CONFIGS, TOPIC_CONFIGS, ConfigDef, render
@@ -75,6 +76,9 @@ def test_a_list_with_doubles_is_taken(driven: Driven) -> None:
         (BROKER, "x", ("log.retention.ms", SET, "1"), ErrorCode.INVALID_REQUEST),
         (BROKER, "7", ("log.retention.ms", SET, "1"), ErrorCode.BROKER_ID_NOT_REGISTERED),
         (BROKER, "1", ("node.id", SET, "7"), ErrorCode.INVALID_REQUEST),
+        (BROKER, "1", (BUILD_KEY, SET, "{}"), ErrorCode.INVALID_REQUEST),
+        (BROKER, "1", (BUILD_KEY, DELETE, None), ErrorCode.INVALID_REQUEST),
+        (BROKER, "", (BUILD_KEY, SET, "{}"), ErrorCode.INVALID_REQUEST),
         (BROKER, "1", ("log.retention.ms", SET, "x"), ErrorCode.INVALID_REQUEST),
         (GROUP, "g", ("consumer.session.timeout.ms", SET, "1"), ErrorCode.INVALID_CONFIG),
         (GROUP, "g", ("consumer.session.timeout.ms", SET, "5000"), ErrorCode.INVALID_CONFIG),

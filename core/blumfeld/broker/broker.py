@@ -150,6 +150,7 @@ class Broker:
             features=composition.features,
             count_error=self._count_error,
             advertised=self.advertised,
+            plan_json=composition.plan_json,
         )
 
     def _count_error(self, api_key: int, code: int) -> None:

@@ -39,6 +39,8 @@ class BrokerComposition(Composition, Protocol):
     quotas: ClientQuotas | None
     observers: tuple[tuple[str, Observer], ...]
     """(name of the plug-in, its observer)."""
+    plan_json: Callable[[], str]
+    """Returns the document of the node's plan: the value of ``blumfeld.build``."""
 
     @property
     def replication(self) -> Replication:

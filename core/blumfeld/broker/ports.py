@@ -86,3 +86,5 @@ class Ports(NamedTuple):
     """Counts an error of an answer: API key, error code."""
     advertised: Callable[[str], dict[int, tuple[int, int]]]
     """Listener kind → API key → (lowest, highest) version, as ApiVersions says."""
+    plan_json: Callable[[], str]
+    """As of :class:`BrokerComposition`."""

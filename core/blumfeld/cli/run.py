@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from blumfeld import __version__
 from blumfeld.cli.manifest import BAD_MANIFEST, NOT_STARTED, manifest_file, open_secrets
-from blumfeld.kernel.composing.plan import make_plan
+from blumfeld.kernel.composing.plan import Plan, make_plan
 from blumfeld.kernel.manifest.sections import read_manifest
 from blumfeld.kernel.node import Node, StartError
 from blumfeld.kernel.process import Process
@@ -19,6 +19,8 @@ from blumfeld.plugging.errors import Faults, ManifestError
 from blumfeld.spi.transport import Listener
 from blumfeld.wire.errors import PluginContractError
 
+DIGEST_CHARS = len("sha256:") + 12
+"""Characters of a digest on the ready line."""
 _BORN = time.monotonic()
 
 
@@ -77,15 +79,32 @@ def run(arguments: Sequence[str]) -> int:
 
 
 def say_ready(node: Node) -> None:
-    """Print the ready line: addresses, plug-ins, start-up time in ms."""
+    """Print the ready line: addresses, start-up time in ms, plug-ins, the build or the manifest, the directories. A
+    plug-in has its version where that isn't Blumfeld's.
+    """
     where = ", ".join(_where(listener) for listener in node.listeners)
     driver = node.composition.transport.driver()
-    parts = [f"{p.name} ({driver})" if p.role == "network" else p.name for p in node.plan.plugins]
+    parts = [
+        f"{_named(node, p.name)} ({driver})" if p.role == "network" else _named(node, p.name)
+        for p in node.plan.plugins
+    ]
+    directories = " and ".join(node.composition.data_dirs)
     print(
         f"blumfeld {__version__} ready on {where} in {since_start_ms():.0f} ms:",
-        f"{' + '.join(parts)}; node {node.composition.node_id}, data in {' and '.join(node.composition.data_dirs)}",
+        f"{' + '.join(parts)}{_made_from(node.plan)}; node {node.composition.node_id}, data in {directories}",
         flush=True,
     )
+
+
+def _named(node: Node, name: str) -> str:
+    versions = [origin.version for origin in node.plan.registry.origins(name)]
+    return name if versions == [__version__] else f"{name} {' and '.join(versions)}".rstrip()
+
+
+def _made_from(plan: Plan) -> str:
+    if plan.build is not None:
+        return f"; build {plan.build}"
+    return "" if plan.digest is None else f"; manifest {plan.digest[:DIGEST_CHARS]}"
 
 
 def _where(listener: Listener) -> str:

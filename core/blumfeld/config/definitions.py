@@ -22,6 +22,9 @@ Given = bool | int | float | str | list[str] | tuple[str, ...] | None
 LISTENER_PREFIX = "listener.name."
 """Prefix of a key that holds for one listener: the listener's name in lower case follows, then a dot and the key."""
 
+BUILD_KEY = "blumfeld.build"
+"""The only broker key that Kafka doesn't have: what the broker is made of and promises, as JSON. It is read-only."""
+
 _BOUNDS = {"SHORT": 2**15, "INT": 2**31, "LONG": 2**63}
 _WIRE_TYPES = {
     "BOOLEAN": 1,

@@ -177,6 +177,8 @@ class Node:
             logs=logs,
             single_node=_is_single_node(plan),
         )
+        self.composition.plan_json = self.plan_json
+        self._plan_json: str | None = None
         self._events = logs.named("kernel")
         self._started: dict[str, list[Callable[[], Awaitable[None]]]] = {}
         """Stage → what stops its parts, in the order of the start."""
@@ -487,6 +489,16 @@ class Node:
     async def _stop_transport(self) -> None:
         await self.composition.transport.stop(self._grace_ms)
 
+    def plan_json(self) -> str:
+        """Returns the document of the node's plan. It is made when it is asked for first, which takes some
+        milliseconds."""
+        if self._plan_json is None:
+            from blumfeld.kernel.description.document import document_of, encode_document
+
+            document = document_of(self.plan, self.composition, self.broker)
+            self._plan_json = encode_document(document).decode()
+        return self._plan_json
+
     def health(self) -> Health:
         """Returns the answer of ``/health``."""
         from blumfeld.kernel.watching.metrics_endpoint import Health
@@ -516,7 +528,11 @@ class Node:
             self.metrics.add(metric)
 
         endpoint = MetricsEndpoint(
-            self.composition.runtime.scheduler, self.metrics, self.health, self.broker.group_lags
+            self.composition.runtime.scheduler,
+            self.metrics,
+            self.health,
+            self.broker.group_lags,
+            self.plan_json,
         )
         self.metrics_port = await endpoint.start(*host_and_port(bind))
         self._when_stopped("metrics", endpoint.stop)

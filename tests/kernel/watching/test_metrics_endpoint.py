@@ -43,7 +43,9 @@ def with_endpoint(
     async def main() -> None:
         health = Health(status=status, node_id=3, cluster_id="c", partitions_refusing_writes=0)
         scheduler = Scheduler(count(0.0, 2.0).__next__, asyncio.get_running_loop().call_soon)  # two ms a look
-        endpoint = MetricsEndpoint(scheduler, metrics, lambda: health, group_lags or no_lags)
+        endpoint = MetricsEndpoint(
+            scheduler, metrics, lambda: health, group_lags or no_lags, lambda: '{"format":1}'
+        )
         port = await endpoint.start("127.0.0.1", 0)
         try:
             await body(port)
@@ -149,6 +151,15 @@ def test_health_says_whether_the_node_serves(status: str, code: int) -> None:
         assert text.endswith(f'{{"status":"{status}",{rest}}}\n')
 
     with_endpoint(NodeMetrics(), status, body)
+
+
+def test_build_is_the_document_of_the_nodes_plan() -> None:
+    async def body(port: int) -> None:
+        text = await ask(port, b"GET /build HTTP/1.1\r\n\r\n")
+        assert "Content-Type: application/json" in text
+        assert text.endswith('\r\n\r\n{"format":1}\n')
+
+    with_endpoint(NodeMetrics(), "starting", body)
 
 
 @pytest.mark.parametrize(

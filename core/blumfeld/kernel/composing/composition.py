@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
 from blumfeld.kernel.watching.event_log import EventLogs
@@ -75,6 +75,8 @@ class NodeComposition:
         self.quotas: ClientQuotas | None = None
         self.observers: tuple[tuple[str, Observer], ...] = ()
         """(name of the plug-in, its observer)."""
+        self.plan_json: Callable[[], str] = _no_plan
+        """Returns the document of the node's plan."""
         self.options: Any = None
         self.hook: Any = None
         """pluggy's hooks, for announcements: ``hook.blumfeld_topic_created(topic=…)``."""
@@ -160,6 +162,10 @@ class NodeComposition:
     def view(self, options: Any) -> Composition:
         """Returns the same composition with the options of one plug-in."""
         return cast("Composition", _View(self, options))
+
+
+def _no_plan() -> str:
+    raise PluginContractError("the plan was read before the node was made")
 
 
 class _View:

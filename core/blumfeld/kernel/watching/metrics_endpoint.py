@@ -1,5 +1,5 @@
-"""``[metrics] bind``: a separate HTTP port with ``/metrics`` and ``/lag`` for Prometheus, and ``/health`` for a
-supervisor.
+"""``[metrics] bind``: a separate HTTP port with ``/metrics`` and ``/lag`` for Prometheus, ``/health`` for a
+supervisor, and ``/build``, the document of the node's plan.
 
 An edge module, imported only where it is on: prometheus-client costs memory.
 """
@@ -147,13 +147,17 @@ class MetricsEndpoint:
         metrics: NodeMetrics,
         health: Callable[[], Health],
         group_lags: Callable[[str | None], Awaitable[Lags]],
+        plan_json: Callable[[], str],
     ) -> None:
-        """:param group_lags: returns the lag of a group; ``None``: of each group that this node coordinates"""
+        """:param group_lags: returns the lag of a group; ``None``: of each group that this node coordinates
+        :param plan_json: returns the document of the node's plan
+        """
         metrics.measure_latencies()
         self._scheduler = scheduler
         self._families = _NodeFamilies(metrics)
         self._health = health
         self._group_lags = group_lags
+        self._plan_json = plan_json
         self._server: asyncio.Server | None = None
         self._open = 0
 
@@ -194,13 +198,15 @@ class MetricsEndpoint:
             health = self._health()
             status = "200 OK" if health.status == "ok" else "503 Service Unavailable"
             kind, body = "application/json", msgspec.json.encode(health) + b"\n"
+        elif path == b"/build":
+            status, kind, body = "200 OK", "application/json", self._plan_json().encode() + b"\n"
         elif path == b"/lag":
             status, kind, body = await self._lag(query.decode(errors="replace"))
         else:
             status, kind, body = (
                 "404 Not Found",
                 "text/plain",
-                b"/metrics, /lag, /lag?group=NAME or /health\n",
+                b"/metrics, /lag, /lag?group=NAME, /health or /build\n",
             )
         fields = [
             "HTTP/1.1 " + status,

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
 
+from blumfeld.config.definitions import BUILD_KEY
 from blumfeld.config.values import (
     BROKER_CONFIGS,
     GROUP_CONFIGS,
@@ -152,6 +153,11 @@ def _checked(state: ControllerState, kind: int, name: str, edit: _Edit, old: str
     :raises BrokerError: INVALID_CONFIG; for a broker's key INVALID_REQUEST, because a Kafka broker
         validates such a request itself before it forwards it
     """
+    if edit.name == BUILD_KEY:
+        raise BrokerError(
+            ErrorCode.INVALID_REQUEST,
+            f"Cannot update these configs dynamically: {BUILD_KEY}; it says what the broker is made of",
+        )
     if edit.operation == DELETE and edit.name not in _TABLES[kind]:
         return None
     defn = _definition(kind, name, edit)

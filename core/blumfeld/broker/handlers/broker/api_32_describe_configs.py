@@ -1,7 +1,8 @@
 """DescribeConfigs (key 32), v1-4: topics, this broker, the cluster's default, groups.
 
 v1  synonyms. v3  types and documentation. v4  flexible. Left out: broker loggers and client metrics
-(INVALID_REQUEST). The documentation of a key ends with its effect in this build.
+(INVALID_REQUEST). The documentation of a key ends with its effect in this build. Beside Kafka's keys a broker has
+``blumfeld.build``.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from collections.abc import Collection, Iterable, Iterator, Set
 from blumfeld.broker.ports import Ports
 from blumfeld.config.definitions import (
     BROKER_CONFIGS,
+    BUILD_KEY,
     GROUP_CONFIGS,
     TOPIC_CONFIGS,
     ConfigDef,
@@ -41,6 +43,8 @@ KEYS_MAX = 500_000
 TOO_MANY = f"one answer describes some {KEYS_MAX} keys at most: ask for this resource in another request"
 MANY_KEYS = 64
 """Number of requested keys from which on they are looked up in a set."""
+BUILD_DOCUMENTATION = "What this broker is made of and promises, as JSON: the document of blumfeld plan."
+STRING_TYPE = 2
 Described = tuple[ConfigDef, tuple[Synonym, ...]]
 """A key, and the values set for it at each level. The first one is in effect."""
 
@@ -100,15 +104,29 @@ class DescribeConfigs:
             if keys is not None and len(keys) > MANY_KEYS:
                 keys = frozenset(keys)
             wanted = described if keys is None else [item for item in described if item[0].name in keys]
+            configs = [_shown(item, request, self._ports.cluster.config.abilities) for item in wanted]
+            is_broker = resource.resource_type == BROKER_RESOURCE and resource.resource_name
+            if is_broker and (keys is None or BUILD_KEY in keys):
+                configs.append(self._build(request))
             results.append(
                 DescribeConfigsResult(
                     error_message=None,
                     resource_type=resource.resource_type,
                     resource_name=resource.resource_name,
-                    configs=[_shown(item, request, self._ports.cluster.config.abilities) for item in wanted],
+                    configs=configs,
                 )
             )
         return DescribeConfigsResponse(results=results)
+
+    def _build(self, request: DescribeConfigsRequest) -> DescribeConfigsResourceResult:
+        return DescribeConfigsResourceResult(
+            name=BUILD_KEY,
+            value=self._ports.plan_json(),
+            read_only=True,
+            config_source=Source.STATIC_BROKER,
+            config_type=STRING_TYPE,
+            documentation=BUILD_DOCUMENTATION if request.include_documentation else None,
+        )
 
     def _many(self, request: DescribeConfigsRequest, context: RequestContext) -> Steps[Message]:
         """Describe many resources in steps. Those beyond :data:`KEYS_MAX` get INVALID_REQUEST."""
