@@ -1,4 +1,4 @@
-"""docs/plugin-api.txt is what a plug-in may import, with signatures; the examples need no more than that."""
+"""docs/plugin-api.txt is what a plug-in may import, with signatures; examples and templates need no more than that."""
 
 from __future__ import annotations
 
@@ -22,7 +22,10 @@ def imports(folder: Path) -> Iterator[tuple[str, str, str]]:
     """(file, module, name) of every import of Blumfeld below a folder."""
     for path in sorted(folder.rglob("*.py")):
         for node in ast.walk(ast.parse(path.read_text())):
-            if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "blumfeld":
+            if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] in (
+                "blumfeld",
+                "blumfeld_kit",
+            ):
                 yield from (
                     (str(path.relative_to(ROOT)), str(node.module), alias.name) for alias in node.names
                 )
@@ -35,13 +38,17 @@ def test_a_change_of_a_public_name_changes_the_file() -> None:
     assert FILE.read_text() == TOOL["page"]()
 
 
-def test_the_examples_import_public_names_only() -> None:
+def test_the_examples_and_the_templates_import_public_names_only() -> None:
     """Strangers copy them. A name that they need is public, or they must do without it."""
     public: set[tuple[str, str]] = TOOL["names"](FILE.read_text())
-    all_imports = list(imports(ROOT / "examples"))
-    assert len(all_imports) > 40
+    templates = ROOT / "kit" / "blumfeld_kit" / "templates"
+    all_imports = [*imports(ROOT / "examples"), *imports(templates)]
+    assert len(all_imports) > 80
+    of_the_command = {str(path.relative_to(ROOT)) for path in templates.glob("*.py")}
     private = [
-        entry for entry in all_imports if entry[1:] not in public and not entry[1].startswith(MESSAGES)
+        entry
+        for entry in all_imports
+        if entry[1:] not in public and not entry[1].startswith(MESSAGES) and entry[0] not in of_the_command
     ]
     assert private == []
 

@@ -39,6 +39,7 @@ PUBLIC = (
     "blumfeld_kit",
     "blumfeld_kit.assignor_contract",
     "blumfeld_kit.fakes",
+    "blumfeld_kit.groups",
     "blumfeld_kit.object_store_contract.kit",
     "blumfeld_kit.observer_contract",
     "blumfeld_kit.storage_contract.kit",

@@ -15,7 +15,7 @@ from blumfeld.moved import old_names
 from blumfeld.spi.cluster import ClusterImage
 from blumfeld.spi.completion import Completion
 from blumfeld.spi.context import ApiHandler, RequestContext
-from blumfeld.wire.schema import Message
+from blumfeld.wire.schema import Message, Struct
 
 SINCE_COMMIT = -1
 """Stands in place of a time, so that each offset ages from its own commit."""
@@ -192,7 +192,7 @@ class GroupShard(Protocol):
         """All groups of this type here."""
         ...
 
-    def describe(self, group_id: str) -> Message | None:
+    def describe(self, group_id: str) -> Struct | None:
         """A ``DescribedGroup`` of DescribeGroups, or ``None``."""
         ...
 

@@ -37,6 +37,7 @@ ROLES: Mapping[str, Role] = {
         test_requires=("blumfeld-archive[kit]>=0.1,<0.2",),
         untyped="pyarrow",
     ),
+    "group-protocol": Role("A group protocol for Blumfeld."),
     "object-store": Role("An object store for Blumfeld's tiered storage."),
     "observer": Role("An observer for Blumfeld."),
     "storage": Role("A storage for Blumfeld."),

@@ -21,7 +21,7 @@ from blumfeld.spi.groups import (
 from blumfeld.wire.errors import BrokerError, ErrorCode
 from blumfeld.wire.messages.consumer_group_describe import DescribedGroup
 from blumfeld.wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
-from blumfeld.wire.schema import Message
+from blumfeld.wire.schema import Message, Struct
 from blumfeld_groups_kip848.classic.members import ClassicMembers
 from blumfeld_groups_kip848.conversion import downgrade, upgrade
 from blumfeld_groups_kip848.describe import DescribeConsumerGroup, described
@@ -148,7 +148,7 @@ class ConsumerGroups:
             for group in self.groups.values()
         ]
 
-    def describe(self, group_id: str) -> Message | None:
+    def describe(self, group_id: str) -> Struct | None:
         """Always ``None``: DescribeGroups covers classic groups only and shows these as dead, as Kafka does."""
         return None
 

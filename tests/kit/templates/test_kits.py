@@ -22,6 +22,7 @@ RED = {
         "test_any_is_true_for_a_right_on_some_resource",
     },
     "decoder": {"test_it_reads_your_feed"},
+    "group-protocol": {"test_a_second_member_is_let_in"},
     "object-store": {"test_another_client_sees_what_was_stored"},
     "observer": {"test_it_tells_what_you_want_to_know"},
 }
@@ -136,6 +137,12 @@ def test_a_broker_with_the_authorizer_serves_trusted_clients(trial: Trial) -> No
     with trial.broker() as broker:
         assert exchanged(broker) == [b"1", b"2", b"3"]
         assert broker.node.composition.authorizer is not None
+
+
+@each("group-protocol")
+def test_a_broker_with_the_group_protocol_has_groups_of_one_member(trial: Trial) -> None:
+    with trial.broker() as broker:
+        assert exchanged(broker) == [b"1", b"2", b"3"]
 
 
 @each("object-store")
