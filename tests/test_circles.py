@@ -19,7 +19,7 @@ def modules() -> dict[str, Path]:
     """Every module of ours by its name."""
     paths = {}
     for base in (
-        *(ROOT / name for name in ("core", "kit", "bench")),
+        *(ROOT / name for name in ("core", "kit", "bench", "builder")),
         *sorted((ROOT / "plugins").iterdir()),
         ROOT,
     ):

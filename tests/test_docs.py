@@ -49,7 +49,7 @@ DOCUMENTS = sorted(
         *ROOT.glob("*.md"),
         *(ROOT / "docs").rglob("*.md"),
         *(ROOT / "plugins").glob("*/README.md"),
-        *(ROOT / name / "README.md" for name in ("kit", "bench")),
+        *(ROOT / name / "README.md" for name in ("kit", "bench", "builder")),
     ],
     key=str,
 )
@@ -58,7 +58,17 @@ DOCUMENTS = sorted(
 @for_each(DOCUMENTS)
 def test_a_file_that_a_page_names_is_there(document: Path) -> None:
     """Paths in backticks, from the top, from core/, core/blumfeld/, kit/, bench/, plugins/ or a plug-in's folder."""
-    homes = ("core", "core/blumfeld", "kit", "kit/blumfeld_kit", "bench", "bench/blumfeld_bench", "plugins")
+    homes = (
+        "core",
+        "core/blumfeld",
+        "kit",
+        "kit/blumfeld_kit",
+        "bench",
+        "bench/blumfeld_bench",
+        "builder",
+        "builder/blumfeld_builder",
+        "plugins",
+    )
     folders = [ROOT, *(ROOT / home for home in homes), document.parent]
     folders += [p for p in (ROOT / "plugins").iterdir() if p.is_dir()]
     prose = re.sub(r"```.*?```", "", document.read_text(), flags=re.S)
@@ -72,7 +82,18 @@ def tracked_texts() -> dict[str, str]:
         ["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=False
     ).stdout.split("\0")
     if listed == [""]:
-        folders = ("core", "plugins", "kit", "bench", "campaigns", "tests", "docs", "tools", "examples")
+        folders = (
+            "core",
+            "plugins",
+            "kit",
+            "bench",
+            "builder",
+            "campaigns",
+            "tests",
+            "docs",
+            "tools",
+            "examples",
+        )
         all_paths = [*ROOT.glob("*.*"), *(path for name in folders for path in (ROOT / name).rglob("*.*"))]
         listed = [str(path.relative_to(ROOT)) for path in all_paths if "__pycache__" not in path.parts]
     paths = [path for path in listed if path and (ROOT / path).is_file()]

@@ -237,7 +237,7 @@ def test_only_the_supervisor_imports_anyio() -> None:
     """Its import costs 17 to 45 ms, which a single node doesn't pay (ADR 0001, ADR 0031)."""
     paths = {
         named(path)
-        for path in python_files("core", "plugins", "kit", "bench")
+        for path in python_files("core", "plugins", "kit", "bench", "builder")
         for _, module in facts_of(path).imports
         if module.split(".")[0] == "anyio"
     }
@@ -253,7 +253,7 @@ def test_every_edge_module_is_there() -> None:
 def test_functions_stay_small() -> None:
     """A limit on length. Modules have none: a class cut in two to stay below one is worse."""
     violations = []
-    for path in python_files("core", "plugins", "kit", "bench", "campaigns"):
+    for path in python_files("core", "plugins", "kit", "bench", "builder", "campaigns"):
         violations += [
             f"{named(path)}:{line} {name} has {length} lines"
             for line, name, length in facts_of(path).functions
@@ -266,7 +266,7 @@ def test_every_public_thing_says_what_it_guarantees() -> None:
     """Modules, public classes and public functions of core, plug-ins, kit, bench and campaigns have a docstring."""
     violations = [
         f"{named(path)} has no docstring of {name}"
-        for path in python_files("core", "plugins", "kit", "bench", "campaigns")
+        for path in python_files("core", "plugins", "kit", "bench", "builder", "campaigns")
         for name in facts_of(path).undocumented
     ]
     assert not violations, "\n".join(violations)
@@ -275,7 +275,7 @@ def test_every_public_thing_says_what_it_guarantees() -> None:
 def test_no_init_file_where_a_folder_is_no_package() -> None:
     """An `__init__.py` in core/ would make mypy see `core.blumfeld`."""
     folders = [
-        *(ROOT / name for name in ("core", "plugins", "kit", "bench")),
+        *(ROOT / name for name in ("core", "plugins", "kit", "bench", "builder")),
         *(p for p in (ROOT / "plugins").iterdir() if p.is_dir()),
     ]
     assert not [named(f) for f in folders if (f / "__init__.py").exists()]

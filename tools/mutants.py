@@ -27,9 +27,14 @@ import msgspec
 
 ROOT = Path(__file__).resolve().parents[1]
 CATALOGUE = ROOT / "tests" / "mutants"
-SOURCES = ("core", "kit", "bench", "plugins", "campaigns", "examples")
+SOURCES = ("core", "kit", "bench", "builder", "plugins", "campaigns", "examples")
 """Folders of the code that bugs are planted in."""
-DISTRIBUTIONS = {"core": "blumfeld", "kit": "blumfeld_kit", "bench": "blumfeld_bench"}
+DISTRIBUTIONS = {
+    "core": "blumfeld",
+    "kit": "blumfeld_kit",
+    "bench": "blumfeld_bench",
+    "builder": "blumfeld_builder",
+}
 """Folder of a distribution → its package."""
 NOT_COPIED = (".*", "__pycache__", "build", "dist", "*.egg-info", "node_modules")
 JOBS_MAX = 4

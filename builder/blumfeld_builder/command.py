@@ -1,0 +1,46 @@
+"""``blumfeld build``: the command."""
+
+from __future__ import annotations
+
+import signal
+from pathlib import Path
+from typing import Annotated, Any, NoReturn
+
+import typer
+
+from blumfeld.plugging.errors import ManifestError
+from blumfeld_builder.build import Request, build
+
+BAD_BUILD = 2
+
+app = typer.Typer(name="build", add_completion=False)
+
+
+@app.command()
+def build_command(
+    manifest: Annotated[str, typer.Argument(help="The manifest (TOML), with or without a section [build].")],
+    out: Annotated[str, typer.Option(help="The folder to write; nothing may be there yet.")],
+    locked: Annotated[
+        str | None,
+        typer.Option(metavar="PYLOCK", help="Take exactly the wheels of this lock, and resolve nothing."),
+    ] = None,
+) -> None:
+    """Build a broker that holds what a manifest names: one file, with its lock, bill of materials and plan."""
+    before = signal.signal(signal.SIGTERM, _interrupt)
+    try:
+        build(
+            Request(manifest=manifest, out=out, lock=locked), lambda line: typer.echo(f"{line} …", err=True)
+        )
+    except ManifestError as error:
+        for line in str(error).splitlines():
+            typer.echo(f"blumfeld build: {line}", err=True)
+        raise typer.Exit(BAD_BUILD) from None
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    for path in sorted(Path(out).iterdir()):
+        size = f"{path.stat().st_size / 1e6:.1f} MB" if path.is_file() else ""
+        typer.echo(f"{path}  {size}".rstrip())
+
+
+def _interrupt(*_: Any) -> NoReturn:
+    raise KeyboardInterrupt

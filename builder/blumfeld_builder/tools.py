@@ -1,0 +1,82 @@
+"""Runs pip and pex: in an environment of their own, so that what they find depends on the manifest alone."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+REACHES_AN_INDEX = (
+    "PIP_CERT",
+    "PIP_CLIENT_CERT",
+    "PIP_DEFAULT_TIMEOUT",
+    "PIP_KEYRING_PROVIDER",
+    "PIP_PROXY",
+    "PIP_TIMEOUT",
+    "PIP_TRUSTED_HOST",
+)
+"""Settings that say how an index is reached. All others of pip's would change what is found there."""
+TIMES = 315532800
+"""The time of all files that are written: 1980, where the times of a zip begin."""
+
+
+class Said(NamedTuple):
+    """What a program printed."""
+
+    output: str
+    error: str
+
+
+class ToolFailed(Exception):  # noqa: N818 - reads as what happened
+    """A tool ended with an error; ``said`` is what it printed."""
+
+    def __init__(self, tool: str, said: Said) -> None:
+        super().__init__(f"{tool} failed: {said.error or said.output}")
+        self.said = said
+
+
+def run_module(module: str, *arguments: str, cwd: str, env: Mapping[str, str] | None = None) -> Said:
+    """Run a module of this environment as a program. Returns what it printed.
+
+    :param cwd: a folder in which nothing lies that Python would import
+    :raises ToolFailed: it ended with another status than 0
+    """
+    return run_program([sys.executable, "-m", module, *arguments], module, cwd=cwd, env=env)
+
+
+def run_program(command: Sequence[str], tool: str, *, cwd: str, env: Mapping[str, str] | None = None) -> Said:
+    """As :func:`run_module`, for any program. The files that it writes may be read by all."""
+    done = subprocess.run(
+        command,
+        cwd=cwd,
+        env={**_environment(), **(env or {})},
+        umask=0o022,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        errors="replace",
+        check=False,
+    )
+    said = Said(done.stdout, done.stderr.strip())
+    if done.returncode != 0:
+        raise ToolFailed(tool, said)
+    return said
+
+
+def _environment() -> dict[str, str]:
+    kept = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith(("PIP_", "PEX_", "PYTHON")) or name in REACHES_AN_INDEX
+    }
+    return {
+        **kept,
+        "PIP_CONFIG_FILE": os.devnull,
+        "PIP_DISABLE_PIP_VERSION_CHECK": "1",
+        "PIP_NO_INPUT": "1",
+        "PYTHONHASHSEED": "0",
+        "PYTHONDONTWRITEBYTECODE": "1",
+        "SOURCE_DATE_EPOCH": str(TIMES),
+    }

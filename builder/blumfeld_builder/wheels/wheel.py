@@ -1,0 +1,119 @@
+"""A wheel as a value: what its file says about it."""
+
+from __future__ import annotations
+
+import configparser
+import hashlib
+import os
+import zipfile
+from collections.abc import Mapping
+from email.message import Message
+from email.parser import BytesParser
+
+import msgspec
+from packaging.requirements import InvalidRequirement, Requirement
+from packaging.tags import Tag
+from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel_filename
+
+from blumfeld.plugging.registry import GROUP
+
+
+class NotAWheel(Exception):  # noqa: N818 - names what the file is
+    """The file is no wheel that can be installed; the message says why."""
+
+
+class Wheel(msgspec.Struct, frozen=True):
+    """A wheel that lies on this machine."""
+
+    path: str
+    name: str
+    """In its canonical form (``acme-storage``)."""
+    version: str
+    tags: frozenset[Tag]
+    sha256: str
+    size: int
+    requires: tuple[Requirement, ...]
+    requires_python: str
+    plugins: tuple[str, ...]
+    """Names of its entry points in the group ``blumfeld.plugins``."""
+    metadata: Mapping[str, str]
+    """``Summary``, ``License-Expression`` and ``License`` where they are given."""
+    kits: Mapping[str, str] = {}
+    """Plug-in → module with its contract kit, of the group ``blumfeld.kits``."""
+    url: str | None = None
+    """The address in an index that it came from."""
+
+    @property
+    def file(self) -> str:
+        """Its file name."""
+        return os.path.basename(self.path)
+
+
+KITS = "blumfeld.kits"
+"""The group of entry points in which a distribution names the contract kit of a plug-in: plug-in → module."""
+_KEPT = ("Summary", "License-Expression", "License")
+
+
+def read_wheel(path: str, url: str | None = None) -> Wheel:
+    """Returns what a wheel's file says. Nothing of it runs.
+
+    :raises NotAWheel: the name or the content is no wheel's
+    :raises OSError: the file can't be read
+    """
+    try:
+        name, version, _, tags = parse_wheel_filename(os.path.basename(path))
+    except InvalidWheelFilename as error:
+        raise NotAWheel(str(error)) from None
+    try:
+        with zipfile.ZipFile(path) as file:
+            metadata, points = _dist_info(file, name)
+    except zipfile.BadZipFile as error:
+        raise NotAWheel(f"no zip ({error})") from None
+    found = metadata.get("Name", ""), metadata.get("Version", "")
+    if (canonicalize_name(found[0]), found[1]) != (name, str(version)):
+        raise NotAWheel(f"its metadata is of {' '.join(found)}")
+    try:
+        requires = tuple(Requirement(line) for line in metadata.get_all("Requires-Dist", []))
+    except InvalidRequirement as error:
+        raise NotAWheel(f"a requirement in its metadata is none: {error}") from None
+    return Wheel(
+        path=path,
+        name=name,
+        version=str(version),
+        tags=tags,
+        sha256=sha256_of(path),
+        size=os.path.getsize(path),
+        requires=requires,
+        requires_python=metadata.get("Requires-Python", ""),
+        plugins=tuple(sorted(points.get(GROUP, {}))),
+        metadata={key: metadata[key] for key in _KEPT if key in metadata},
+        kits=points.get(KITS, {}),
+        url=url,
+    )
+
+
+def sha256_of(path: str) -> str:
+    """Returns the SHA-256 of a file, in hex."""
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _dist_info(file: zipfile.ZipFile, name: str) -> tuple[Message, Mapping[str, Mapping[str, str]]]:
+    """Returns the metadata and the entry points by group."""
+    folders = {entry.partition("/")[0] for entry in file.namelist() if ".dist-info/" in entry}
+    if len(folders) != 1:
+        raise NotAWheel(f"{len(folders)} folders .dist-info in place of one")
+    [folder] = folders
+    entries = set(file.namelist())
+    if absent := [entry for entry in ("METADATA", "WHEEL", "RECORD") if f"{folder}/{entry}" not in entries]:
+        raise NotAWheel(f"no {absent[0]} in {folder}")
+    metadata = BytesParser().parsebytes(file.read(f"{folder}/METADATA"))
+    points = f"{folder}/entry_points.txt"
+    return metadata, _entry_points(file.read(points).decode()) if points in entries else {}
+
+
+def _entry_points(text: str) -> Mapping[str, Mapping[str, str]]:
+    parser = configparser.ConfigParser(delimiters=("=",), interpolation=None)
+    parser.optionxform = str  # type: ignore[assignment,method-assign]
+    parser.read_string(text)
+    return {group: dict(parser[group]) for group in parser.sections()}
