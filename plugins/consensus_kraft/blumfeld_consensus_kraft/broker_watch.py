@@ -1,6 +1,7 @@
 """Notices at once that a broker's process is dead (ADR 0033). Kafka waits for the end of its session, nine seconds.
 
-Each voter keeps a connection to a listener of each unfenced broker, and sends nothing over it. A process that ends
+Each voter keeps a connection to a listener of each unfenced broker: the one by which brokers dial each other, if this
+node knows it. It logs in there, for a silent connection would be closed, and then sends nothing. A process that ends
 takes its connections with it. If the listener then refuses another one, no process is there. Only a refusal counts: a
 dial that fails otherwise says nothing about the process. And a refusal counts only if the listener was known to be
 open before the dial: it accepted a connection, or the broker sent a heartbeat although it was unfenced.
@@ -12,24 +13,34 @@ controller never reached it as a broker, if it begins to watch then.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
-from blumfeld.spi.cluster import BrokerImage, ClusterImage, ImageDelta
+from blumfeld.spi.cluster import BrokerImage, ClusterImage, Endpoint, ImageDelta
 from blumfeld.spi.completion import Completion
-from blumfeld.spi.hooks import Composition
+from blumfeld.spi.hooks import Composition, CompositionRefused
 from blumfeld.spi.runtime import Task
-from blumfeld.spi.transport import DialedConnection, Limits
+from blumfeld.wire.messages.api_versions import ApiVersionsRequest
+from blumfeld.wire.schema import Message
+
+if TYPE_CHECKING:
+    from blumfeld.client.dialed_client import DialedClient
+    from blumfeld.spi.security import PeerSecurity
+
+PLAINTEXT = "PLAINTEXT"
 
 RETRY_MS = 100
 """Pause after a dial that failed. A broker opens its listeners shortly after it is unfenced."""
+LOGIN_RETRY_MS = 5_000
+"""Pause after a login that failed: too many of them would shut this node's address out."""
 
 
 class Watched:
-    """One registration of a broker. Implements ``FrameReceiver``."""
+    """One registration of a broker, at one of its endpoints."""
 
-    def __init__(self, broker: BrokerImage) -> None:
+    def __init__(self, broker: BrokerImage, endpoint: Endpoint) -> None:
         self.broker_id = broker.broker_id
         self.epoch = broker.epoch
-        self.endpoint = broker.endpoints[0]
+        self.endpoint = endpoint
         self.is_fenced = broker.fenced
         self.was_reached = False
         """Whether its listener was open since it last refused: it accepted a connection, or the broker said so. Without
@@ -44,15 +55,12 @@ class Watched:
         self.lives = False
         """It refused, was fenced, and came back in the same epoch: its address refuses although it lives."""
         self.task: Task | None = None
-        self.connection: DialedConnection | None = None
+        self.connection: DialedClient | None = None
         self.gone: Completion[None] = Completion()
         self.pause: Completion[None] = Completion()
         """Ends when the next dial is due."""
 
-    def frame(self, frame: memoryview) -> None:
-        """Nothing was asked, so nothing is answered."""
-
-    def lost(self, reason: str) -> None:
+    def lost(self, _: DialedClient) -> None:
         """The connection has gone."""
         if not self.gone.done:
             self.gone.complete(None)
@@ -91,6 +99,7 @@ class BrokerWatch:
         self._composition = composition
         self._runtime = composition.runtime
         self._own_id = composition.node_id
+        self._between_brokers = composition.config.get("inter.broker.listener.name")
         self._dead = dead
         self._reports = False
         self._stopped = False
@@ -137,7 +146,7 @@ class BrokerWatch:
             if watched is None or watched.epoch != broker.epoch:
                 if watched is not None:
                     watched.stop()
-                watched = self._watched[broker.broker_id] = Watched(broker)
+                watched = self._watched[broker.broker_id] = Watched(broker, self._endpoint_of(broker))
             watched.seen(broker)
             if watched.is_fenced or watched.lives:
                 watched.stop()
@@ -151,14 +160,16 @@ class BrokerWatch:
         for watch in watched.values():
             watch.stop()
 
+    def _endpoint_of(self, broker: BrokerImage) -> Endpoint:
+        known = broker.endpoint(self._between_brokers) if self._between_brokers else None
+        return broker.endpoints[0] if known is None else known
+
     async def _watch(self, watched: Watched) -> None:
+        peer = self._login_at(watched.endpoint)
         while True:
-            watched.gone = Completion()
             was_open = watched.was_reached
             try:
-                watched.connection = await self._composition.transport.dial(
-                    watched.endpoint.host, watched.endpoint.port, watched, Limits(idle_ms_max=-1)
-                )
+                client = await self._dialled(watched, peer)
             except ConnectionRefusedError:
                 if watched.was_reached and not was_open:
                     continue  # the listener was opened while its machine's refusal was on its way
@@ -172,18 +183,57 @@ class BrokerWatch:
             else:
                 watched.was_reached = True
                 watched.refused = False
+                if peer is not None and not await _logged_in(client, peer):
+                    client.close()
+                    await self._pause(watched, LOGIN_RETRY_MS)
+                    continue
                 await watched.gone
-                watched.connection = None
                 continue
-            await self._pause(watched)
+            await self._pause(watched, RETRY_MS)
+
+    def _login_at(self, endpoint: Endpoint) -> PeerSecurity | None:
+        """Returns the login at an endpoint; ``None`` where it wants none, or this node has none for it."""
+        security = self._composition.security
+        if security is None or endpoint.security_protocol == PLAINTEXT:
+            return None
+        try:
+            return security.peer(endpoint.listener)
+        except CompositionRefused:
+            return None
+
+    async def _dialled(self, watched: Watched, peer: PeerSecurity | None) -> DialedClient:
+        from blumfeld.client.dialed_client import DialedClient  # not for a node alone
+
+        host, port = watched.endpoint.host, watched.endpoint.port
+        watched.gone = Completion()
+        about = f"watch of broker {watched.broker_id}"
+        client = watched.connection = DialedClient(f"broker-{self._own_id}-watch", about, watched.lost)
+        await client.dial(
+            self._composition.transport, host, port, None if peer is None else peer.byte_layer(host)
+        )
+        if watched.gone.done:
+            raise client.lost_kind(client.lost_reason)
+        return client
 
     def _report(self, watched: Watched) -> None:
         if not watched.told:
             watched.told = True
             self._dead(watched.broker_id, watched.epoch)
 
-    async def _pause(self, watched: Watched) -> None:
+    async def _pause(self, watched: Watched, pause_ms: float) -> None:
         over = watched.pause = Completion()
-        timer = self._runtime.call_later(RETRY_MS, watched.end_pause)
+        timer = self._runtime.call_later(pause_ms, watched.end_pause)
         await over
         timer.cancel()
+
+
+async def _logged_in(client: DialedClient, peer: PeerSecurity) -> bool:
+    """Whether the login came through. TLS begins with the first request, so there is one."""
+    answer: Completion[Message] = Completion()
+    try:
+        await peer.authenticate(client)
+        client.send(ApiVersionsRequest(), 0, answer)
+        await answer
+    except OSError:
+        return False
+    return True

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -9,7 +10,8 @@ import pytest
 
 from blumfeld.spi.cluster import BrokerImage, ClusterImage, Endpoint, ImageDelta
 from blumfeld.spi.completion import Completion
-from blumfeld_consensus_kraft.broker_watch import RETRY_MS, BrokerWatch
+from blumfeld.spi.hooks import CompositionRefused
+from blumfeld_consensus_kraft.broker_watch import LOGIN_RETRY_MS, RETRY_MS, BrokerWatch
 from blumfeld_kit.fakes import FakeRuntime
 
 REFUSED = ConnectionRefusedError("no listener")
@@ -24,10 +26,14 @@ class Network:
         self.held: Completion[None] | None = None
         """The outcome of a dial comes when this is complete."""
         self.dials: list[int] = []
+        self.layers: list[object] = []
         self.open: list[Connection] = []
 
-    async def dial(self, host: str, port: int, receiver: Any, limits: object) -> Connection:
+    async def dial(
+        self, host: str, port: int, receiver: Any, limits: object, byte_layer: object
+    ) -> Connection:
         self.dials.append(port)
+        self.layers.append(byte_layer)
         failure = self.failure
         if self.held is not None:
             await self.held
@@ -49,31 +55,72 @@ class Connection:
     def __init__(self, network: Network, receiver: Any) -> None:
         self.network = network
         self.receiver = receiver
+        self.requests: list[bytes] = []
+
+    def send(self, parts: Sequence[bytes]) -> None:
+        self.requests.append(b"".join(parts))
+
+    def answer(self) -> None:
+        """Answer ApiVersions with nothing."""
+        correlation_id = self.requests[0][4:8]
+        self.receiver.frame(memoryview(correlation_id + bytes(6)))
 
     def close(self) -> None:
-        self.network.open.remove(self)
+        if self in self.network.open:
+            self.network.open.remove(self)
+
+
+class Login:
+    """The security of node 1, and its login at other nodes."""
+
+    def __init__(self) -> None:
+        self.listeners: list[str] = []
+        self.outcomes: list[Completion[None]] = []
+        self.refuses_to_compose = False
+
+    def peer(self, listener: str) -> Login | None:
+        self.listeners.append(listener)
+        if self.refuses_to_compose:
+            raise CompositionRefused("security.options.peer_login", "nothing", "a file")
+        return self if listener == "SECURE" else None
+
+    def byte_layer(self, host: str) -> object:
+        return f"TLS to {host}"
+
+    async def authenticate(self, connection: object) -> None:
+        self.outcomes.append(Completion())
+        await self.outcomes[-1]
 
 
 class Watching:
     """The watch of node 1 over broker 2."""
 
-    def __init__(self) -> None:
+    def __init__(self, security: Login | None = None, between_brokers: str | None = None) -> None:
         self.runtime = FakeRuntime()
         self.network = Network()
         self.dead: list[tuple[int, int]] = []
-        composition = SimpleNamespace(runtime=self.runtime, transport=self.network, node_id=1)
+        composition = SimpleNamespace(
+            runtime=self.runtime,
+            transport=self.network,
+            node_id=1,
+            security=security,
+            config={"inter.broker.listener.name": between_brokers},
+        )
         self.watch = BrokerWatch(
             cast("Any", composition), lambda broker_id, epoch: self.dead.append((broker_id, epoch))
         )
 
-    def image(self, *, epoch: int = 5, fenced: bool = False, port: int = 9092) -> ClusterImage:
+    def image(
+        self, *, epoch: int = 5, fenced: bool = False, port: int = 9092, protocol: str = "PLAINTEXT"
+    ) -> ClusterImage:
         brokers = {
             broker_id: BrokerImage(
                 broker_id=broker_id,
                 epoch=epoch,
                 incarnation_id=bytes(16),
                 endpoints=(
-                    Endpoint(listener="PLAIN", host="localhost", port=port, security_protocol="PLAINTEXT"),
+                    Endpoint(listener="FIRST", host="localhost", port=port, security_protocol=protocol),
+                    Endpoint(listener="SECURE", host="localhost", port=9093, security_protocol="SASL_SSL"),
                 ),
                 fenced=fenced,
             )
@@ -81,8 +128,8 @@ class Watching:
         }
         return cast("ClusterImage", SimpleNamespace(brokers=brokers))
 
-    def shows_first(self) -> None:
-        self.watch.image_changed(self.image(), ImageDelta(first=True))
+    def shows_first(self, **given: Any) -> None:
+        self.watch.image_changed(self.image(**given), ImageDelta(first=True))
         self.turns()
 
     def shows(self, **changes: Any) -> None:
@@ -274,3 +321,50 @@ def test_the_watch_ends_with_the_node(watching: Watching) -> None:
     assert watching.network.open == []
     watching.shows(epoch=6)
     assert watching.network.open == []
+
+
+def test_the_watch_logs_in_where_brokers_dial_each_other() -> None:
+    """A connection that stays silent there is closed, again and again, and counted as a failed login."""
+    login = Login()
+    watching = Watching(login, "SECURE")
+    watching.shows_first()
+    assert (watching.network.dials, watching.network.layers) == ([9093], ["TLS to localhost"])
+    login.outcomes[0].complete(None)
+    watching.turns()
+    [connection] = watching.network.open
+    assert len(connection.requests) == 1, "TLS begins with the first request"
+    connection.answer()
+    watching.turns()
+    watching.watch.report()
+    watching.cut(REFUSED)
+    assert watching.dead == [(2, 5)]
+
+
+def test_a_watch_in_plain_text_asks_nothing(watching: Watching) -> None:
+    assert watching.network.layers == [None]
+    assert not watching.network.open[0].requests
+
+
+def test_a_refused_login_is_tried_again_after_a_while() -> None:
+    login = Login()
+    watching = Watching(login, "SECURE")
+    watching.shows_first()
+    login.outcomes[0].fail(ConnectionError("the other node refuses"))
+    watching.turns()
+    assert not watching.network.open
+    watching.passes(RETRY_MS + 1)
+    assert len(watching.network.dials) == 1
+    watching.passes(LOGIN_RETRY_MS)
+    assert len(watching.network.dials) == 2
+
+
+def test_a_controller_without_a_login_watches_all_the_same() -> None:
+    """It is only a controller, and knows no listener of brokers: the connection is of use as long as it lives."""
+    login = Login()
+    login.refuses_to_compose = True
+    watching = Watching(login)
+    watching.shows_first(protocol="SASL_SSL")
+    assert (login.listeners, watching.network.layers) == (["FIRST"], [None])
+    watching.watch.report()
+    watching.cut(REFUSED)
+    assert watching.dead == [(2, 5)]
