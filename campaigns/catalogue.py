@@ -107,9 +107,13 @@ cluster-faults | 15 min | Java and Kafka
   Three nodes under load, killed, paused, stopped, cut off: how long nothing is acknowledged, what is lost.
   campaigns.cluster [ --out bench-results/cluster-faults.json ] ?--peer=peer
 
-security | 30 min | Java, Go and node for all clients
-  Unmodified clients log in at a secured broker: TLS, mutual TLS, each SASL mechanism in clear and in TLS.
+security | 60 min | Java, Go and node for all clients
+  Unmodified clients log in at secured nodes: TLS, mutual TLS, each SASL mechanism in clear and in TLS, wrong logins.
   campaigns.secured ?--peer=peer
+
+secure-rolling | 5 min
+  Three nodes go from PLAINTEXT to SASL_SSL under load, one at a time, and change certificates: what is lost, and gaps.
+  campaigns.secured.rolling [ --out bench-results/secure-rolling.json ]
 
 zookeeper | 15 min | Java, a ZooKeeper; Kafka for --layout mixed
   Three nodes on a real ZooKeeper under load; nodes and ZooKeeper killed, paused, stopped, and sessions that expire.

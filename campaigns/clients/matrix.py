@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
 
 from campaigns.clients.catalogue import client_class
 from campaigns.clients.checks.columns import COLUMNS, COLUMNS_OF, columns_of
@@ -17,6 +19,8 @@ from campaigns.supervision import kill_tree
 
 STEP_TIMEOUT_S = 300.0
 """For one check of one client; beyond, it is killed with all that it started."""
+
+NOTHING: Mapping[str, str] = MappingProxyType({})
 
 OK, FAILED, NOT_OFFERED = "ok", "failed", "not offered"
 MARKS = {OK: "✓", FAILED: "✗", NOT_OFFERED: "–"}
@@ -89,14 +93,21 @@ def run_cell(
     tag: str,
     consensus: str = KRAFT,
     timeout_s: float = STEP_TIMEOUT_S,
+    environment: Mapping[str, str] = NOTHING,
 ) -> Cell:
-    """One check in its own process and session. It is killed with all that it started when its time is over, or an
-    exception such as that of SIGTERM ends the campaign."""
+    """One check in its own process and session, in this environment beside the campaign's. It is killed with all that
+    it started when its time is over, or an exception such as that of SIGTERM ends the campaign.
+    """
     command = [sys.executable, "-m", "campaigns.clients.step", name, column, bootstrap, tag, consensus]
     pipe = subprocess.PIPE
     started = time.monotonic()
     with subprocess.Popen(
-        command, stdin=subprocess.DEVNULL, stdout=pipe, stderr=pipe, start_new_session=True
+        command,
+        stdin=subprocess.DEVNULL,
+        stdout=pipe,
+        stderr=pipe,
+        start_new_session=True,
+        env={**os.environ, **environment},
     ) as step:
         try:
             out, errors = step.communicate(timeout=timeout_s)

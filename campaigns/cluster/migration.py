@@ -16,7 +16,6 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-import attrs
 from rich.console import Console
 from rich.markup import escape
 
@@ -24,8 +23,8 @@ from blumfeld.testing.cluster import BROKER, CONTROLLER, LOOPBACK, Roles, filled
 from blumfeld.testing.process import NodeError, start_together
 from blumfeld_kit.cluster import Cluster, Node, build_commands
 from campaigns.clients.load.load import TOPIC, Load, NoLoadError
-from campaigns.cluster.gaps import gap_of
 from campaigns.cluster.observer import Observer
+from campaigns.cluster.phases import Phases, Report
 from campaigns.cluster.rounds import DATA
 from campaigns.figures import save
 from campaigns.terminal import add_node_options, console_of, print_wrong, refused
@@ -47,34 +46,6 @@ PHASE_S = 90.0
 FOLLOWS = "the ZooKeeper follows the log"
 ENDED = "the migration from the ZooKeeper is ended"
 MANIFEST = "migration.toml"
-
-
-@attrs.frozen
-class Phase:
-    """What one phase cost."""
-
-    name: str
-    seconds: float
-    gap_s: float
-    """Longest time without an acknowledgement, over all partitions."""
-
-
-@attrs.frozen
-class Report:
-    """The result file."""
-
-    phases: tuple[Phase, ...]
-    sent: int
-    acked: int
-    lost: int
-    doubled: int
-    disordered: int
-    wrong: tuple[str, ...]
-
-    @property
-    def is_good(self) -> bool:
-        """Whether every promise was kept."""
-        return not (self.lost or self.doubled or self.disordered or self.wrong)
 
 
 class Story:
@@ -105,7 +76,6 @@ class Story:
         self.cluster = Cluster(commands, self.places, folder)
         self.load = Load(self.cluster.addresses, PARTITIONS, rate_per_s)
         self.observer = Observer(self.cluster, TOPIC)
-        self.phases: list[Phase] = []
 
     @property
     def controllers(self) -> list[Node]:
@@ -147,16 +117,6 @@ class Story:
         """Wait until the controllers have said something so often."""
         if not await_true(lambda: self.said(text) >= times, PHASE_S):
             self.load.wrong.append(f"no controller said {text!r} ({times}) in {PHASE_S:.0f} s")
-
-    def phase(self, name: str, work: Callable[[], None], say: Callable[[str], None]) -> None:
-        """Do one phase, and note what it cost."""
-        began = time.monotonic()
-        work()
-        time.sleep(2.0)
-        ended = time.monotonic()
-        gap_s = max(gap_of(times, began, ended).longest_s for times in self.load.ack_times)
-        self.phases.append(Phase(name, round(ended - began, 1), round(gap_s, 2)))
-        say(f"{name}: {ended - began:.1f} s, longest time without an acknowledgement {gap_s:.2f} s")
 
     # Phases
 
@@ -222,34 +182,26 @@ def _last(text: str, words: str) -> str:
 def run(story: Story, server: ZooKeeperServer, say: Callable[[str], None]) -> Report:
     """Run all phases, and make the account."""
     story.start()
+    phases = Phases(story.load, say)
     wait_s = 5.0
     try:
         time.sleep(5)
-        story.phase("the copy", story.copy, say)
-        story.phase("brokers to the log", lambda: story.roll(BROKERS, "kraft"), say)
-        story.phase("brokers back to the tree", lambda: story.roll(BROKERS, "zookeeper"), say)
-        story.phase("the way back", story.go_back, say)
-        story.phase("the copy, once more", story.copy, say)
-        story.phase("the quorum's leader killed", story.kill_leader_of_quorum, say)
-        story.phase("a broker killed", story.kill_broker, say)
-        story.phase("brokers to the log, once more", lambda: story.roll(BROKERS, "kraft"), say)
-        story.phase("the end", story.end, say)
-        story.phase("without the ZooKeeper", server.kill, say)
+        phases.run("the copy", story.copy)
+        phases.run("brokers to the log", lambda: story.roll(BROKERS, "kraft"))
+        phases.run("brokers back to the tree", lambda: story.roll(BROKERS, "zookeeper"))
+        phases.run("the way back", story.go_back)
+        phases.run("the copy, once more", story.copy)
+        phases.run("the quorum's leader killed", story.kill_leader_of_quorum)
+        phases.run("a broker killed", story.kill_broker)
+        phases.run("brokers to the log, once more", lambda: story.roll(BROKERS, "kraft"))
+        phases.run("the end", story.end)
+        phases.run("without the ZooKeeper", server.kill)
         wait_s = 60.0
     except NodeError as error:
         story.load.wrong.append(str(error))
     finally:
         story.load.finish(wait_s)
-    account = story.load.account()
-    return Report(
-        phases=tuple(story.phases),
-        sent=story.load.sent,
-        acked=account.acked,
-        lost=account.lost,
-        doubled=account.doubled,
-        disordered=account.disordered,
-        wrong=tuple(story.load.wrong[:100]),
-    )
+    return phases.report()
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -275,10 +227,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             return refused("zookeeper-migration", error)
         finally:
             story.cluster.stop()
-    console.print(
-        f"{report.acked} of {report.sent} acknowledged; lost {report.lost}, doubled {report.doubled}, "
-        f"out of order {report.disordered}"
-    )
+    console.print(report.told)
     print_wrong(console, report.wrong)
     save(given.out, report)
     return 0 if report.is_good else 1

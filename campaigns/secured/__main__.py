@@ -1,5 +1,5 @@
 """``python -m campaigns security``: run the matrix by each way in, print it, exit 1 if something that a client offers
-failed."""
+failed, or a wrong login came through."""
 
 from __future__ import annotations
 
@@ -7,17 +7,21 @@ import argparse
 import os
 import sys
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+import time
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
+from typing import Any, Self
 from unittest import mock
 
+import attrs
 from rich.console import Console
 from rich.table import Table
 
 from blumfeld.testing.process import NodeError
-from campaigns.clients.access import TOKEN, Access
+from campaigns.clients.access import Access
 from campaigns.clients.catalogue import CLIENTS
 from campaigns.clients.matrix import (
     FAILED,
@@ -28,23 +32,25 @@ from campaigns.clients.matrix import (
     Row,
     problems,
     remarks,
+    run_cell,
     run_matrix,
 )
 from campaigns.clients.options import add_matrix_options, chosen
-from campaigns.secured.node import SecuredNode
+from campaigns.secured.cluster import SecuredCluster
+from campaigns.secured.wrong_logins import Wrong, wrong_logins
 from campaigns.terminal import console_of, refused
 
 NAMES = [name for name in CLIENTS if name != "kafka-tools"]
 RECORDS = "none"
 """The column that produces without compression, and consumes in a group."""
 REFUSED = "wrong-login"
-REFUSED_S = 60.0
-"""Time in which a client with a wrong password must fail, or is ended."""
+REFUSED_S = 30.0
+"""Time that a client with a wrong login has. A right one needs a tenth of it. Many try again until they are ended."""
+AT_ONCE = 6
+"""Clients with wrong logins at a time: they wait for the most part."""
 COLUMNS = (RECORDS, "resume", "idempotent", "topics", "groups", "transactions", REFUSED)
 """Produce and consume in a group; go on where the group was; administer; transact; be refused."""
 TRANSPORTS = ("net_asyncio", "net_uring")
-
-Said = Callable[[Row, str, Cell], None]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -56,52 +62,84 @@ def main(arguments: Sequence[str] | None = None) -> int:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="blumfeld-security-")))
         try:
             names, columns = chosen(given, NAMES, COLUMNS)
-            node = SecuredNode(folder, given.transport)
-            stack.callback(node.process.kill)
-            node.start()
+            cluster = SecuredCluster(folder, given.transport, given.nodes)
+            stack.callback(cluster.stop)
+            cluster.start()
         except (ValueError, NodeError, OSError) as error:
             return refused("security", error)
-        for way, access in node.accesses().items():
+        for way, access in cluster.accesses().items():
             if given.way in way:
                 console.print(way)
-                ran[way] = rows_of(
-                    names, columns, access, folder, node.bootstrap, lambda *cell: _say(console, *cell)
-                )
+                ran[way] = _rows(names, columns, access, cluster, console)
     return _told(console, ran)
 
 
-def rows_of(
-    names: Sequence[str], columns: Sequence[str], access: Access, folder: Path, bootstrap: str, said: Said
+def _rows(
+    names: Sequence[str], columns: Sequence[str], access: Access, cluster: SecuredCluster, console: Console
 ) -> list[Row]:
-    """Run the matrix by one way in, and once more with a wrong password where the way has one.
+    """Run the matrix by one way in, and then everything that is wrong with that way."""
 
-    :param folder: gets the files that the clients read
-    """
+    def said(*cell: Any) -> None:
+        _say(console, *cell)
 
-    def said_refused(row: Row, _: str, cell: Cell) -> None:
-        said(row, REFUSED, refused_cell(cell))
-
-    with mock.patch.dict(os.environ, access.save(folder)):
-        rows = run_matrix(names, columns, bootstrap, said)
-    if REFUSED in columns and access.mechanism not in ("", TOKEN):
-        with mock.patch.dict(os.environ, replace(access, password="wrong").save(folder)):
-            wrong = run_matrix(names, [RECORDS], bootstrap, said_refused, timeout_s=REFUSED_S)
-        for row, other in zip(rows, wrong, strict=True):
-            if other.absent is None:
-                row.cells[REFUSED] = refused_cell(other.cells[RECORDS])
+    with mock.patch.dict(os.environ, access.save(cluster.folder)):
+        rows = run_matrix(names, columns, cluster.bootstrap, said)
+    if REFUSED in columns:
+        tries = [
+            Try(row, name, wrong)
+            for name, wrong in wrong_logins(cluster, access).items()
+            for row in rows
+            if row.absent is None
+        ]
+        with ThreadPoolExecutor(AT_ONCE) as pool:
+            for each in pool.map(lambda each: each.tried(cluster), tries):
+                said(each.row, each.name, each.row.cells[each.name])
     return rows
 
 
-def refused_cell(cell: Cell) -> Cell:
-    """Turn the verdict of a check with a wrong password: nothing may come through."""
+@attrs.frozen
+class Try:
+    """A client that tries a wrong login."""
+
+    row: Row
+    name: str
+    wrong: Wrong
+
+    def tried(self, cluster: SecuredCluster) -> Self:
+        """Run it: nothing may come through, and a node must say why."""
+        client, name = self.row.name, self.name
+        with tempfile.TemporaryDirectory(dir=cluster.folder) as folder:
+            cell = run_cell(
+                client,
+                RECORDS,
+                cluster.bootstrap,
+                f"{client}-wrong-{time.time_ns():x}",
+                timeout_s=REFUSED_S,
+                environment=self.wrong.access.save(Path(folder)),
+            )
+        words = self.wrong.said
+        is_said = any(map(cluster.said, words))
+        self.row.cells[name] = refused_cell(cell, name, "" if is_said else " or ".join(words))
+        return self
+
+
+def refused_cell(cell: Cell, name: str, unsaid: str) -> Cell:
+    """Turn the verdict of a check with a wrong login: nothing may come through.
+
+    :param unsaid: the words that no node's log has though one must; empty if it has them
+    """
+    if cell.verdict == NOT_OFFERED:
+        return cell
     if cell.verdict == OK:
-        return replace(cell, verdict=FAILED, note="a wrong password came through")
-    return replace(cell, verdict=OK, note="") if cell.verdict == FAILED else cell
+        return replace(cell, verdict=FAILED, note=f"{name} came through")
+    if unsaid:
+        return replace(cell, verdict=FAILED, note=f"no node says: {unsaid}")
+    return replace(cell, verdict=OK)
 
 
 def _say(console: Console, row: Row, column: str, cell: Cell) -> None:
-    verdict = f"{MARKS[cell.verdict]} {cell.seconds:5.1f} s {cell.note[:60]}"
-    console.print(f"{row.name:16} {column:12} {verdict}", markup=False)
+    verdict = f"{MARKS[cell.verdict]} {cell.seconds:5.1f} s {cell.note[:100]}"
+    console.print(f"{row.name:16} {column:24} {verdict}", markup=False)
 
 
 def _told(console: Console, ran: Mapping[str, Sequence[Row]]) -> int:
@@ -137,6 +175,9 @@ def _parser() -> argparse.ArgumentParser:
     add_matrix_options(parser, NAMES, COLUMNS)
     parser.add_argument(
         "--way", default="", metavar="TEXT", help="ways in whose name has this text: SASL_SSL"
+    )
+    parser.add_argument(
+        "--nodes", type=int, default=1, choices=(1, 3), help="of the cluster; SASL_SSL between them"
     )
     parser.add_argument("--transport", choices=TRANSPORTS, default=TRANSPORTS[0])
     return parser

@@ -1,37 +1,57 @@
-"""Certificates, a bearer token and its issuer's keys for one run, in files of a folder."""
+"""Certificates, users, a bearer token and its issuer's keys for one run, in files of a folder."""
 
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 import time
 from pathlib import Path
 
 from campaigns.certificates import Authority, private
 
 ISSUER, AUDIENCE = "https://issuer.example", "brokers"
-USER, PASSWORD = "alice", "correct horse"
+USER, STRANGER, NODE = "alice", "mallory", "node"
+"""A user with rights, one that logs in and has none, and the nodes themselves."""
+PASSWORD = "correct horse"
 TOKEN_S = 86_400
 
 
 def make_certificates(folder: Path) -> None:
-    """Write ``signer.pem``; for the node and the client NAME.key and NAME.pem, which the signer has signed; and
-    ``node.both.pem``.
+    """Write ``signer.pem``; for the nodes and the user NAME.key and NAME.pem, which the signer has signed; the user's
+    also as ``expired``, and as ``foreign`` from ``nobody.pem``, which no node trusts; and ``node.both.pem``.
     """
-    signer = Authority()
+    signer, nobody = Authority(), Authority("nobody")
     (folder / "signer.pem").write_bytes(signer.pem)
-    leaves = {name: signer.leaf(("CN", name)) for name in ("node", USER)}
+    (folder / "nobody.pem").write_bytes(nobody.pem)
+    leaves = {name: signer.leaf(("CN", name)) for name in (NODE, USER)}
+    leaves["expired"] = signer.leaf(("CN", USER), since_days=30, until_days=-1)
+    leaves["foreign"] = nobody.leaf(("CN", USER))
     for name, leaf in leaves.items():
         private(folder / f"{name}.key", leaf.key_pem())
         private(folder / f"{name}.pem", leaf.certificate_pem)
-    private(folder / "node.both.pem", leaves["node"].pem())
+    private(folder / "node.both.pem", leaves[NODE].pem())
+
+
+def make_users(folder: Path) -> None:
+    """Write the users of PLAIN as ``users.toml``, and the login of the nodes as ``login.toml``."""
+    hashed = ""
+    for user in (USER, STRANGER, NODE):
+        command = [sys.executable, "-m", "blumfeld.cli.main", "security", "hash-password", "--user", user]
+        done = subprocess.run(command, input=PASSWORD, capture_output=True, text=True, check=True, timeout=60)
+        hashed += done.stdout
+    private(folder / "users.toml", f"[users]\n{hashed}".encode())
+    private(folder / "login.toml", f'user = "{NODE}"\npassword = "{PASSWORD}"\n'.encode())
 
 
 def make_token(folder: Path) -> None:
-    """Write the issuer's public key as ``keys.json``, and a token of the user as ``token``."""
+    """Write the issuer's public key as ``keys.json``, a token of the user as ``token``, and one that another key has
+    signed as ``forged``.
+    """
     from joserfc import jwt
     from joserfc.jwk import RSAKey
 
-    key = RSAKey.generate_key(2048, {"kid": "one"})
+    key, other = (RSAKey.generate_key(2048, {"kid": "one"}) for _ in range(2))
     (folder / "keys.json").write_text(
         json.dumps({"keys": [key.as_dict(private=False, kid="one", alg="RS256")]})
     )
@@ -44,4 +64,5 @@ def make_token(folder: Path) -> None:
         "exp": now_s + TOKEN_S,
         "scope": "kafka",
     }
-    (folder / "token").write_text(jwt.encode({"alg": "RS256", "kid": "one"}, claims, key))
+    for name, signed_by in (("token", key), ("forged", other)):
+        (folder / name).write_text(jwt.encode({"alg": "RS256", "kid": "one"}, claims, signed_by))

@@ -151,6 +151,24 @@ def test_a_map_of_protocols_that_can_not_be_read_is_refused(given: str, complain
     assert complaint in said[0]
 
 
+def test_a_broker_says_by_which_protocol_it_dials_controllers(tmp_path: Path) -> None:
+    """Without an entry it would dial a listener of TLS in clear, and never join."""
+
+    def overrides(protocols: str) -> list[str]:
+        return [
+            "security.plugin=lock",
+            "node.id=2",
+            'node.roles=["broker"]',
+            'network.listeners=[{name="INSIDE", kind="broker", bind="127.0.0.1:0"}]',
+            'config."controller.quorum.voters"="1@localhost:9093"',
+            f'config."listener.security.protocol.map"="{protocols}"',
+        ]
+
+    [said] = complaints(*overrides("INSIDE:SSL"), **PLUGINS_BY_NAME)
+    assert "found nothing for the listener CONTROLLER" in said
+    assert plan_of(*overrides("INSIDE:SSL,CONTROLLER:SSL"), data_dir=tmp_path, **PLUGINS_BY_NAME).listeners
+
+
 @pytest.mark.parametrize(
     "key",
     [

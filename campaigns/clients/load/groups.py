@@ -40,7 +40,8 @@ class Group:
         self.living: list[Member] = []
         self._all: list[Member] = []
         self._modules = modules
-        self._bootstrap = bootstrap
+        self.bootstrap = bootstrap
+        """Where new members dial."""
         self._topic = topic
         self._promises = promises
         self._heard: dict[Member, int] = {}
@@ -52,10 +53,10 @@ class Group:
         module = self._modules[len(self._all) % len(self._modules)]
         spec = MemberSpec(self._topic, self.name, self.name)
         if module == JAVA:
-            command, said = JavaTools(self._bootstrap, self.name).member_command(spec)
+            command, said = JavaTools(self.bootstrap, self.name).member_command(spec)
         else:
             command = [sys.executable, "-m", member_module(module)]
-            said = spec.to_json(self._bootstrap)
+            said = spec.to_json(self.bootstrap)
         member = Member(command, said, f"{self.name}-{len(self._all)}")
         self.living.append(member)
         self._all.append(member)
@@ -138,6 +139,14 @@ class Groups:
         for group in self.all:
             for _ in range(self._members):
                 group.add()
+
+    def renew(self, bootstrap: str) -> None:
+        """Put a new member, which dials there, in the place of each."""
+        for group in self.all:
+            group.bootstrap = bootstrap
+            for _ in range(len(group.living)):
+                group.add()
+                group.leave()
 
     def await_owned(self, timeout_s: float) -> dict[str, float]:
         """Wait until each partition has an owner in both groups.

@@ -6,6 +6,7 @@ import time
 from array import array
 from collections import Counter
 from collections.abc import Mapping
+from typing import Any
 
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
@@ -34,6 +35,8 @@ class Load:
         topic: str = TOPIC,
         make_producer: Make = Librdkafka,
     ) -> None:
+        self.login: Mapping[str, Any] = {}
+        """Settings of librdkafka by which the readers of the account log in."""
         self.acknowledged_records = AcknowledgedRecords(partitions)
         self.wrong = self.acknowledged_records.wrong
         """Broken promises, in words."""
@@ -41,7 +44,8 @@ class Load:
         """Instants of all acknowledgements (time.monotonic), by partition."""
         self.given_up: Counter[str] = Counter()
         """Records that the producer failed to deliver, by error. They may be in the log or not."""
-        self._bootstrap = bootstrap
+        self.bootstrap = bootstrap
+        """Where the account is read."""
         self._topic = topic
         self._producer = make_producer(bootstrap, topic, partitions, rate_per_s)
 
@@ -70,7 +74,7 @@ class Load:
         """
         topic = NewTopic(self._topic, len(self.ack_times), replication_factor, config=dict(config))
         # The answers of an admin client come only while it lives.
-        admin = AdminClient({**LIBRDKAFKA, "bootstrap.servers": self._bootstrap})
+        admin = AdminClient({**LIBRDKAFKA, "bootstrap.servers": self.bootstrap})
         try:
             admin.create_topics([topic], request_timeout=WAIT_S)[self._topic].result(timeout=WAIT_S)
         except (KafkaException, TimeoutError) as error:
@@ -104,7 +108,7 @@ class Load:
 
         :raises UnreadableError: a leader doesn't say it in time
         """
-        return log_ends(self._bootstrap, self._topic, len(self.ack_times))
+        return log_ends(self.bootstrap, self._topic, len(self.ack_times), self.login)
 
     def account(self) -> Account:
         """Read every partition and compare it with what was acknowledged. One that can't be read is said to be so, and
@@ -123,5 +127,5 @@ class Load:
         """Return (offset, number) of every record of a partition."""
         return [
             (message.offset() or 0, int((message.value() or b"").split()[0]))
-            for message in read_partition(self._bootstrap, self._topic, partition)
+            for message in read_partition(self.bootstrap, self._topic, partition, login=self.login)
         ]

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from types import MappingProxyType
+from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 READ_S = 180.0
 """Longest time for the reading of one partition."""
 ENDS_S = 60.0
+NO_LOGIN: Mapping[str, Any] = MappingProxyType({})
 
 
 class UnreadableError(Exception):
@@ -17,13 +20,19 @@ class UnreadableError(Exception):
 
 
 def read_partition(
-    bootstrap: str, topic: str, partition: int, isolation: str = "read_uncommitted", limit_s: float = READ_S
+    bootstrap: str,
+    topic: str,
+    partition: int,
+    isolation: str = "read_uncommitted",
+    limit_s: float = READ_S,
+    login: Mapping[str, Any] = NO_LOGIN,
 ) -> Iterator[Message]:
     """Yield every record of a partition, from its start to its end.
 
+    :param login: librdkafka's settings by which the reader logs in
     :raises UnreadableError: the end was not reached in time
     """
-    reader = _reader(bootstrap, **{"enable.partition.eof": True, "isolation.level": isolation})
+    reader = _reader(bootstrap, {"enable.partition.eof": True, "isolation.level": isolation, **login})
     reader.assign([TopicPartition(topic, partition, 0)])
     deadline = time.monotonic() + limit_s
     count, last = 0, ""
@@ -43,12 +52,15 @@ def read_partition(
     raise UnreadableError(f"partition {partition}: {count} records could be read, and then not its end{last}")
 
 
-def log_ends(bootstrap: str, topic: str, partitions: int) -> dict[tuple[str, int], int]:
+def log_ends(
+    bootstrap: str, topic: str, partitions: int, login: Mapping[str, Any] = NO_LOGIN
+) -> dict[tuple[str, int], int]:
     """Return the end of each partition.
 
+    :param login: librdkafka's settings by which the reader logs in
     :raises UnreadableError: a leader doesn't say it in time
     """
-    reader = _reader(bootstrap)
+    reader = _reader(bootstrap, login)
     try:
         return {
             (topic, at): reader.get_watermark_offsets(TopicPartition(topic, at), timeout=ENDS_S)[1]
@@ -60,6 +72,6 @@ def log_ends(bootstrap: str, topic: str, partitions: int) -> dict[tuple[str, int
         reader.close()
 
 
-def _reader(bootstrap: str, **config: object) -> Consumer:
+def _reader(bootstrap: str, config: Mapping[str, Any]) -> Consumer:
     given = {"bootstrap.servers": bootstrap, "group.id": "log-contents", "enable.auto.commit": False}
     return Consumer({**given, "auto.offset.reset": "earliest", "log_level": 0, **config})

@@ -81,6 +81,7 @@ class Librdkafka:
         self._topic = topic
         self._rate_per_s = rate_per_s
         self._done = threading.Event()
+        self._moves = threading.Event()
         self._wait_s = FINISH_S
         self._thread: threading.Thread | None = None
 
@@ -108,6 +109,11 @@ class Librdkafka:
         self._thread = threading.Thread(target=self._guarded, args=(watcher,), name="load", daemon=True)
         self._thread.start()
 
+    def move(self, bootstrap: str, **config: Any) -> None:
+        """Go on as a new client with these settings, when every record of the present one has its answer."""
+        self._config = {"bootstrap.servers": bootstrap, **config}
+        self._moves.set()
+
     def finish(self, wait_s: float = FINISH_S) -> None:
         """Send nothing new, and wait until every record is acknowledged or refused, for ``wait_s`` at most."""
         if self._thread is None:
@@ -118,7 +124,9 @@ class Librdkafka:
 
     def _guarded(self, watcher: Watcher) -> None:
         try:
-            self._produce(watcher)
+            while not self._done.is_set():
+                self._moves.clear()
+                self._produce(watcher)
         except Exception as error:
             watcher.failed(repr(error))
 
@@ -130,7 +138,7 @@ class Librdkafka:
         idempotent = {"acks": "all", "enable.idempotence": True, "linger.ms": 2}
         producer = Producer({**LIBRDKAFKA, **idempotent, "error_cb": failed, **self._config})
         before, due = time.monotonic(), 0.0
-        while not self._done.is_set():
+        while not (self._done.is_set() or self._moves.is_set()):
             now = time.monotonic()
             due += (now - before) * self.rate_per_s
             before = now

@@ -6,6 +6,7 @@ import json
 import sys
 from typing import Any
 
+from campaigns.clients.access import access
 from campaigns.clients.client import SESSION_TIMEOUT_MS
 from campaigns.clients.live_members import places, say, tell, until_terminated
 
@@ -13,6 +14,7 @@ from campaigns.clients.live_members import places, say, tell, until_terminated
 def settings(spec: dict[str, Any]) -> dict[str, Any]:
     """librdkafka's settings. With KIP-848 the session timeout and the assignor are the broker's."""
     given: dict[str, Any] = {
+        **access().librdkafka(),
         "bootstrap.servers": spec["bootstrap"],
         "group.id": spec["group"],
         "group.protocol": spec["protocol"],

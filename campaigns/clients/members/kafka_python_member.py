@@ -7,6 +7,7 @@ import sys
 from importlib import import_module
 from typing import Any
 
+from campaigns.clients.access import access
 from campaigns.clients.client import SESSION_TIMEOUT_MS
 from campaigns.clients.live_members import places, say, tell, until_terminated
 
@@ -48,6 +49,7 @@ def main() -> None:
     goes_on = until_terminated()
     consumer = KafkaConsumer(
         bootstrap_servers=spec["bootstrap"],
+        **access().kafka_python(),
         group_id=spec["group"],
         group_instance_id=spec["instance_id"] or None,
         partition_assignment_strategy=[assignor(spec["assignor"])],

@@ -145,6 +145,11 @@ class NodeProcess:
         """Return the end of its output."""
         return self.log_path.read_text(errors="replace")[-PRINTED_CHARS:]
 
+    def said_ready(self) -> str:
+        """Return the line by which a node of this build has said since its last launch that it serves; else nothing."""
+        lines = self.log_path.read_bytes()[self._launched_at :].decode(errors="replace").splitlines()
+        return next((line for line in lines if "ready" in line), "")
+
     def says(self, text: str) -> bool:
         """Whether its output has the text, now or within the time of a start: lines may come late."""
         deadline = time.monotonic() + self.start_timeout_s
@@ -269,8 +274,7 @@ class BrokerProcess(NodeProcess):
 
     def answers(self) -> bool:
         """Whether it has printed its ready line since the last launch."""
-        lines = self.log_path.read_bytes()[self._launched_at :].decode(errors="replace").splitlines()
-        self.ready_line = next((line for line in lines if "ready" in line), "")
+        self.ready_line = self.said_ready()
         return bool(self.ready_line)
 
 

@@ -99,7 +99,7 @@ class BrokerWatch:
         self._composition = composition
         self._runtime = composition.runtime
         self._own_id = composition.node_id
-        self._between_brokers = composition.config.get("inter.broker.listener.name")
+        self._between_brokers = str(composition.config.get("inter.broker.listener.name") or "")
         self._dead = dead
         self._reports = False
         self._stopped = False
@@ -161,7 +161,7 @@ class BrokerWatch:
             watch.stop()
 
     def _endpoint_of(self, broker: BrokerImage) -> Endpoint:
-        known = broker.endpoint(self._between_brokers) if self._between_brokers else None
+        known = broker.endpoint(self._between_brokers)
         return broker.endpoints[0] if known is None else known
 
     async def _watch(self, watched: Watched) -> None:

@@ -1,49 +1,83 @@
-"""The matrix by one way in: a wrong password that comes through is a failure, and one that doesn't is none."""
+"""Wrong logins of the matrix: one that comes through is a failure, and so is one of which no node says why."""
 
 from __future__ import annotations
 
 import json
-import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from campaigns.clients import matrix
 from campaigns.clients.access import TOKEN, VARIABLE, Access
 from campaigns.clients.matrix import FAILED, NOT_OFFERED, OK, Cell, Row, problems
-from campaigns.secured.__main__ import REFUSED, main, refused_cell, rows_of
+from campaigns.secured import __main__ as campaign
+from campaigns.secured.__main__ import Try, main, refused_cell
+from campaigns.secured.wrong_logins import wrong_logins
 
 SCRAM = Access("127.0.0.1:1", "SASL_PLAINTEXT", "SCRAM-SHA-256", "alice", "correct horse")
 
 
-def _rows(
-    access: Access, folder: Path, monkeypatch: pytest.MonkeyPatch, *, lets_anybody_in: bool = False
-) -> list[Row]:
-    def run_cell(*_: object) -> Cell:
-        given = json.loads(Path(os.environ[VARIABLE]).read_text())
-        is_right = given["password"] == SCRAM.password
-        return Cell(OK, "", 1.0) if is_right or lets_anybody_in else Cell(FAILED, "refused", 1.0)
+class FakeCluster:
+    def __init__(self, folder: Path, log: str) -> None:
+        self.folder, self.log, self.bootstrap = folder, log, "127.0.0.1:1"
 
-    monkeypatch.setattr(matrix, "run_cell", run_cell)
-    return rows_of(["confluent-kafka"], ["topics", REFUSED], access, folder, "127.0.0.1:1", lambda *_: None)
+    def said(self, text: str) -> int:
+        return self.log.count(text)
+
+    def shown(self, name: str) -> dict[str, str]:
+        return {"certificate": f"{name}.pem", "key": f"{name}.key"}
+
+
+def _cluster(folder: Path, log: str = "") -> Any:
+    return FakeCluster(folder, log)
+
+
+def _tried(folder: Path, monkeypatch: pytest.MonkeyPatch, cell: Cell, log: str) -> Row:
+    used = []
+
+    def run_cell(*_: object, environment: dict[str, str], **__: object) -> Cell:
+        used.append(json.loads(Path(environment[VARIABLE]).read_text())["password"])
+        return cell
+
+    monkeypatch.setattr(campaign, "run_cell", run_cell)
+    cluster = _cluster(folder, log)
+    row = Row("confluent-kafka")
+    Try(row, "a wrong password", wrong_logins(cluster, SCRAM)["a wrong password"]).tried(cluster)
+    assert used == ["wrong"]
+    return row
 
 
 def test_a_wrong_password_must_not_come_through(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    [row] = _rows(SCRAM, tmp_path, monkeypatch)
-    assert row.cells == {"topics": Cell(OK, "", 1.0), REFUSED: Cell(OK, "", 1.0)}
-    through = problems(_rows(SCRAM, tmp_path, monkeypatch, lets_anybody_in=True))
-    assert through == ["confluent-kafka, wrong-login: a wrong password came through"]
+    said = "login failed reason='the proof is wrong: user 'alice''"
+    refused = Cell(FAILED, "refused", 1.0)
+    assert problems([_tried(tmp_path, monkeypatch, refused, said)]) == []
+    through = problems([_tried(tmp_path, monkeypatch, Cell(OK, "", 1.0), said)])
+    assert through == ["confluent-kafka, a wrong password: a wrong password came through"]
+    unsaid = problems([_tried(tmp_path, monkeypatch, refused, "nothing of it")])
+    assert unsaid == ["confluent-kafka, a wrong password: no node says: wrong password or the proof is wrong"]
 
 
-def test_a_way_without_a_password_has_no_wrong_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    token = Access("127.0.0.1:1", "SASL_PLAINTEXT", TOKEN, password=SCRAM.password)
-    [row] = _rows(token, tmp_path, monkeypatch)
-    assert list(row.cells) == ["topics"]
+def test_each_way_in_has_its_own_wrong_logins(tmp_path: Path) -> None:
+    cluster = _cluster(tmp_path)
+    users = ["a wrong password", "an unknown user", "a user without rights"]
+    in_tls = ["plain text to TLS", "a signer that the client doesn't trust"]
+    certificates = ["an expired certificate", "a foreign certificate", "no certificate"]
+    ways = {
+        "SASL_PLAINTEXT": (SCRAM, [*users, "TLS to plain text"]),
+        "SASL_SSL": (Access(protocol="SASL_SSL", mechanism="PLAIN"), [*users, *in_tls]),
+        "a token": (Access(protocol="SASL_SSL", mechanism=TOKEN), ["a forged token", *in_tls]),
+        "SSL": (Access(protocol="SSL"), in_tls),
+        "mutual": (Access(protocol="SSL", certificate="alice.pem"), [*certificates, *in_tls]),
+    }
+    for access, expected in ways.values():
+        assert list(wrong_logins(cluster, access)) == expected
+    for way, clear in (("SASL_SSL", "SASL_PLAINTEXT"), ("SSL", "PLAINTEXT")):
+        assert wrong_logins(cluster, ways[way][0])["plain text to TLS"].access.protocol == clear
 
 
 def test_a_check_that_a_client_does_not_offer_says_nothing_of_passwords() -> None:
     cell = Cell(NOT_OFFERED, "no way", 0.0)
-    assert refused_cell(cell) == cell
+    assert refused_cell(cell, "a wrong password", "") == cell
 
 
 def test_an_unknown_column_is_named(capsys: pytest.CaptureFixture[str]) -> None:

@@ -84,7 +84,9 @@ def make_plan(
     if "secures" in config.abilities:
         from blumfeld.kernel.manifest.security_protocols import with_protocols
 
-        listeners = with_protocols(listeners, config, faults)
+        own = "controller" in manifest.node.roles or not quorum
+        dialled = () if own else config.list("controller.listener.names")
+        listeners = with_protocols(listeners, config, faults, dialled)
     faults.tell()
     return Plan(
         manifest=manifest,

@@ -20,13 +20,15 @@ PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 
 
 def with_protocols(
-    listeners: Sequence[Listener], config: BrokerConfig, faults: Faults
+    listeners: Sequence[Listener], config: BrokerConfig, faults: Faults, dialled: Sequence[str] = ()
 ) -> tuple[Listener, ...]:
     """Returns the listeners with their protocols: the map's entry for the name, else the name itself if it is that of a
     protocol. Kafka compares names of listeners in capitals.
 
     :param faults: gets an entry that can't be read, and a listener whose protocol nothing says. Kafka takes such a
         controller listener for PLAINTEXT; here it must be said, for it would be open
+    :param dialled: names of listeners that other nodes have and this one dials; their protocols must be said, too, or
+        it would dial them in clear
     """
     if not faults.sound(_PATH):
         return tuple(listeners)
@@ -36,10 +38,13 @@ def with_protocols(
         return tuple(listeners)
     by_name = dict(entries)
     known = [listener for listener in listeners if listener.name in by_name or listener.name in PROTOCOLS]
-    for listener in listeners:
-        if listener not in known:
-            allowed = f"an entry for it, {listener.name}:PROTOCOL; the protocol one of {', '.join(PROTOCOLS)}"
-            faults.add([Problem(_PATH, f"nothing for the listener {listener.name}", allowed)])
+    unknown = [
+        *(listener.name for listener in listeners if listener not in known),
+        *(name for name in dialled if name not in by_name and name not in PROTOCOLS),
+    ]
+    for name in unknown:
+        allowed = f"an entry for it, {name}:PROTOCOL; the protocol one of {', '.join(PROTOCOLS)}"
+        faults.add([Problem(_PATH, f"nothing for the listener {name}", allowed)])
     made = tuple(
         msgspec.structs.replace(listener, security_protocol=by_name.get(listener.name, listener.name))
         if listener in known

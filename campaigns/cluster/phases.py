@@ -1,0 +1,86 @@
+"""A cluster that is changed in phases under load: what each phase cost, and the account of all records at the end."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+import attrs
+
+from campaigns.clients.load.load import Load
+from campaigns.cluster.gaps import gap_of
+
+SETTLE_S = 2.0
+"""Seconds of load behind a phase: its last gap ends in them."""
+WRONG_MAX = 100
+
+
+@attrs.frozen
+class Phase:
+    """What one phase cost."""
+
+    name: str
+    seconds: float
+    gap_s: float
+    """Longest time without an acknowledgement, over all partitions."""
+
+
+@attrs.frozen
+class Report:
+    """The result file."""
+
+    phases: tuple[Phase, ...]
+    sent: int
+    acked: int
+    lost: int
+    doubled: int
+    disordered: int
+    wrong: tuple[str, ...]
+
+    @property
+    def is_good(self) -> bool:
+        """Whether every promise was kept."""
+        return not (self.lost or self.doubled or self.disordered or self.wrong)
+
+    @property
+    def told(self) -> str:
+        """The account in a line."""
+        return (
+            f"{self.acked} of {self.sent} acknowledged; lost {self.lost}, doubled {self.doubled}, "
+            f"out of order {self.disordered}"
+        )
+
+
+class Phases:
+    """The phases of one run, under one load.
+
+    :param say: gets a line for each phase
+    """
+
+    def __init__(self, load: Load, say: Callable[[str], None]) -> None:
+        self._load = load
+        self._say = say
+        self._done: list[Phase] = []
+
+    def run(self, name: str, work: Callable[[], None]) -> None:
+        """Do one phase, and note what it cost."""
+        began = time.monotonic()
+        work()
+        time.sleep(SETTLE_S)
+        ended = time.monotonic()
+        gap_s = max(gap_of(times, began, ended).longest_s for times in self._load.ack_times)
+        self._done.append(Phase(name, round(ended - began, 1), round(gap_s, 2)))
+        self._say(f"{name}: {ended - began:.1f} s, longest time without an acknowledgement {gap_s:.2f} s")
+
+    def report(self) -> Report:
+        """Make the account. The load has finished."""
+        account = self._load.account()
+        return Report(
+            phases=tuple(self._done),
+            sent=self._load.sent,
+            acked=account.acked,
+            lost=account.lost,
+            doubled=account.doubled,
+            disordered=account.disordered,
+            wrong=tuple(self._load.wrong[:WRONG_MAX]),
+        )

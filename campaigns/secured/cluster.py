@@ -1,0 +1,170 @@
+"""Nodes with everything on: a listener for each protocol, SASL_SSL between them and to controllers, ACLs, the audit.
+
+A listener in plain text is for the campaign itself, which looks behind the clients by it. ``User:ANONYMOUS``, which
+comes in there, is a super user, as the nodes are.
+"""
+
+from __future__ import annotations
+
+import time
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from blumfeld.testing.process import start_together
+from blumfeld_kit.cluster import END_S
+from campaigns.clients.access import TOKEN, Access
+from campaigns.secured.identities import (
+    AUDIENCE,
+    ISSUER,
+    NODE,
+    PASSWORD,
+    STRANGER,
+    USER,
+    make_certificates,
+    make_token,
+    make_users,
+)
+from campaigns.secured.nodes import Face, bootstrap, secured_nodes, write_manifest
+from campaigns.waits import await_true
+
+BETWEEN = "SCRAM-SHA-512"
+"""The mechanism between brokers. Controllers talk before there is metadata: they use PLAIN."""
+MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", TOKEN)
+LISTENERS = {"TLS": "SSL", "MUTUAL": "SSL", "CLEAR": "SASL_PLAINTEXT", "BOTH": "SASL_SSL"}
+"""Listeners of clients, with their protocols."""
+OPEN = "OPEN"
+FACES = (
+    Face(OPEN),
+    *(Face(name, protocol) for name, protocol in LISTENERS.items()),
+    Face("BROKERS", "SASL_SSL", inter_broker=True),
+    Face("CONTROLLERS", "SASL_SSL", "controller"),
+)
+ASK_S = 30.0
+RIGHTS_S = 30.0
+
+
+class SecuredCluster:
+    """So many nodes in a folder, not started."""
+
+    def __init__(self, folder: Path, transport: str, count: int) -> None:
+        self.folder = folder
+        make_certificates(folder)
+        make_token(folder)
+        make_users(folder)
+        self.nodes = secured_nodes(count, folder, [face.name for face in FACES])
+        for node in self.nodes:
+            write_manifest(node, self.nodes, FACES, self._config(), self._sections(transport))
+            node.format("--add-scram", f"{BETWEEN}=[name={NODE},password={PASSWORD}]")
+
+    @property
+    def bootstrap(self) -> str:
+        """The listener in plain text."""
+        return bootstrap(self.nodes, OPEN)
+
+    def start(self) -> None:
+        """Start the nodes. Give the users credentials of SCRAM, and one of them rights, as an administrator does.
+
+        :raises NodeError: a node did not start
+        """
+        start_together(self.nodes, self.nodes)
+        client: Any = import_module("confluent_kafka.admin")
+        admin = client.AdminClient({"bootstrap.servers": self.bootstrap, "log_level": 2})
+        for user in (USER, STRANGER):
+            for mechanism in (client.ScramMechanism.SCRAM_SHA_256, client.ScramMechanism.SCRAM_SHA_512):
+                info = client.ScramCredentialInfo(mechanism, 4096)
+                wanted = client.UserScramCredentialUpsertion(user, info, PASSWORD.encode())
+                for answer in admin.alter_user_scram_credentials([wanted]).values():
+                    answer.result(ASK_S)
+        acls = [self._right(client, *names) for names in RIGHTS]
+        for answer in admin.create_acls(acls, request_timeout=ASK_S).values():
+            answer.result(ASK_S)
+
+    def _right(self, client: Any, kind: str, name: str, operation: str) -> Any:
+        return client.AclBinding(
+            client.ResourceType[kind],
+            name,
+            client.ResourcePatternType.LITERAL,
+            f"User:{USER}",
+            "*",
+            client.AclOperation[operation],
+            client.AclPermissionType.ALLOW,
+        )
+
+    def stop(self) -> None:
+        """End all nodes."""
+        for node in self.nodes:
+            node.terminate()
+        deadline = time.monotonic() + END_S
+        for node in self.nodes:
+            node.await_end(max(0.0, deadline - time.monotonic()))
+
+    def says(self, text: str, times: int, timeout_s: float) -> bool:
+        """Whether the nodes say something so often in all, now or in time."""
+        return await_true(lambda: self.said(text) >= times, timeout_s, 0.1)
+
+    def said(self, text: str) -> int:
+        """How often the nodes have said something."""
+        return sum(node.printed_count(text) for node in self.nodes)
+
+    def accesses(self) -> dict[str, Access]:
+        """The ways in, by name."""
+        tls = {"ca": str(self.folder / "signer.pem")}
+        ways = {
+            "TLS": Access(self._at("TLS"), "SSL", **tls),
+            "mutual TLS": Access(self._at("MUTUAL"), "SSL", **tls, **self.shown(USER)),
+        }
+        for listener in ("CLEAR", "BOTH"):
+            for mechanism in MECHANISMS:
+                protocol = LISTENERS[listener]
+                login = {"user": USER, "password": PASSWORD, "token_file": str(self.folder / "token")}
+                more = tls if protocol == "SASL_SSL" else {}
+                ways[f"{mechanism} {protocol}"] = Access(
+                    self._at(listener), protocol, mechanism, **login, **more
+                )
+        return ways
+
+    def shown(self, name: str) -> dict[str, str]:
+        """Return the fields of an access that shows a certificate."""
+        return {"certificate": str(self.folder / f"{name}.pem"), "key": str(self.folder / f"{name}.key")}
+
+    def _at(self, listener: str) -> str:
+        return bootstrap(self.nodes, listener)
+
+    def _sections(self, transport: str) -> dict[str, Any]:
+        options = {
+            "plain_users": str(self.folder / "users.toml"),
+            "peer_login": str(self.folder / "login.toml"),
+            "failed_logins_max": 0,  # all clients come from one address, wrong ones beside right ones
+            "acls": {"super_users": [f"User:{NODE}", "User:ANONYMOUS"]},
+            "audit": {"verdicts": "sampled"},
+        }
+        return {"network": {"plugin": transport}, "security": {"plugin": "security", "options": options}}
+
+    def _config(self) -> dict[str, Any]:
+        return {
+            "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+            "ssl.keystore.type": "PEM",
+            "ssl.keystore.location": str(self.folder / "node.both.pem"),
+            "ssl.truststore.type": "PEM",
+            "ssl.truststore.location": str(self.folder / "signer.pem"),
+            "listener.name.mutual.ssl.client.auth": "required",
+            "listener.name.mutual.ssl.principal.mapping.rules": "RULE:^CN=(.*)$/$1/",
+            "sasl.enabled.mechanisms": list(MECHANISMS),
+            "sasl.mechanism.inter.broker.protocol": BETWEEN,
+            "sasl.mechanism.controller.protocol": "PLAIN",
+            "sasl.oauthbearer.jwks.endpoint.url": f"file://{self.folder / 'keys.json'}",
+            "sasl.oauthbearer.expected.issuer": ISSUER,
+            "sasl.oauthbearer.expected.audience": [AUDIENCE],
+        }
+
+
+RIGHTS = (
+    *(
+        ("TOPIC", "*", operation)
+        for operation in ("READ", "WRITE", "CREATE", "DELETE", "ALTER", "ALTER_CONFIGS")
+    ),
+    *(("GROUP", "*", operation) for operation in ("READ", "DELETE")),
+    ("TRANSACTIONAL_ID", "*", "WRITE"),
+)
+"""The rights of the user: those of the checks, and nothing on the cluster."""
