@@ -18,7 +18,8 @@ from blumfeld.wire.schema import Message
 
 
 class ImageSection(Protocol):
-    """One section of the image. Pure: it reads no clock, and the same records make the same value on every node."""
+    """One section of the image. Pure: it reads no clock, and the same records make the same value on every node. Values
+    with the same entities are equal, whichever records they came by: images are compared."""
 
     name: str
     """The name under which ``ClusterImage.section`` finds it: ``acls``. Each name once in a build."""

@@ -8,6 +8,7 @@ from importlib import import_module
 from typing import cast
 
 from blumfeld_kit.simulation.cluster.workload import Cluster
+from blumfeld_kit.simulation.secured.workload import Secured
 from blumfeld_kit.simulation.swarm.brokers import Brokers, Hours
 from blumfeld_kit.simulation.swarm.rot import Rot
 from blumfeld_kit.simulation.swarm.run import Swarm, SwarmFailure, SwarmReport
@@ -23,6 +24,7 @@ WORKLOADS: dict[str, MakeWorkload] = {
     "cluster": Cluster,
     "hours": Hours,
     "rot": Rot,
+    "secured": Secured,
     "tiered": Tiered,
     "transactions": Transactions,
 }

@@ -262,6 +262,7 @@ class Oracle:
     def __init__(self) -> None:
         self.partitions: dict[TopicPartition, PartitionOracle] = {}
         self.counts: Counter[str] = Counter()
+        self._order = 0
         self.restarted_s = ALWAYS_S
         """Virtual time at which a process may last have begun with a snapshot of producers. In a cluster it may be any
         time: the next leader may have done so."""
@@ -288,8 +289,13 @@ class Oracle:
         """Records are about to be sent for the first time, in the producer's order."""
         sent = self.partitions[partition].sent
         for value in values:
-            sent[value] = len(sent)
+            sent[value] = self._order = self._order + 1
         self.counts["produced"] += len(values)
+
+    def refused(self, partition: TopicPartition, values: Sequence[bytes]) -> None:
+        """Records were refused for good: from now on the log may not have them."""
+        for value in values:
+            del self.partitions[partition].sent[value]
 
     def acked(
         self, partition: TopicPartition, base_offset: int, values: Sequence[bytes], sent_s: float = ALWAYS_S

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
 from zlib import crc32
@@ -26,6 +26,8 @@ class History:
         """End of what any replica has called committed; -1: nothing yet."""
         self.compared = 0
         """Batches that were looked at, each once for each process that has it."""
+        self.on_batch: Callable[[int, bytes], None] = _nothing
+        """Called with the base offset and the bytes of each batch that any replica commits first."""
         self._batches: dict[int, tuple[int, int]] = {}
         """Base offset → (next offset, checksum of the bytes)."""
         self._checked: dict[str, tuple[int, int]] = {}
@@ -62,10 +64,12 @@ class History:
                     if batch.next_offset > end_offset:
                         break
                     offset = max(offset, batch.next_offset)
-                    self._take(machine, batch.base_offset, batch.next_offset, crc32(batch.data))
+                    if self._take(machine, batch.base_offset, batch.next_offset, crc32(batch.data)):
+                        self.on_batch(batch.base_offset, bytes(batch.data))
         self._checked[machine.address] = (machine.incarnations, offset)
 
-    def _take(self, machine: Machine, base_offset: int, next_offset: int, checksum: int) -> None:
+    def _take(self, machine: Machine, base_offset: int, next_offset: int, checksum: int) -> bool:
+        """Take a batch. Return whether nobody had it before."""
         self.compared += 1
         if base_offset >= self.end_offset or self.end_offset < 0:
             if base_offset > self.end_offset >= 0:
@@ -74,17 +78,22 @@ class History:
                 )
             self._batches[base_offset] = (next_offset, checksum)
             self.end_offset = next_offset
-            return
+            return True
         known = self._batches.get(base_offset)
         if known is None and any(base_offset in offsets for offsets in self._unseen):
             self._batches[base_offset] = (next_offset, checksum)
-            return
+            return False
         if known is None and base_offset < next(iter(self._batches)):
-            return  # older than what was known when the watch began, or than what every log begins with
+            return False  # older than what was known when the watch began, or than what every log begins with
         if known != (next_offset, checksum):
             raise ViolationError(
                 f"{self._name}@{base_offset}: {machine.address} has another batch there than was committed"
             )
+        return False
+
+
+def _nothing(_base_offset: int, _data: bytes) -> None:
+    """Nobody asked to be told."""
 
 
 @contextmanager

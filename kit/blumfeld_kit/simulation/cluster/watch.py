@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from blumfeld.broker.replicas.partition import Partition
@@ -268,6 +268,16 @@ class Watch:
         decided = _decided(self.newest_image(), partition)
         return -1 if decided is None else decided.leader_epoch
 
+    def follow_metadata(self, take: Callable[[int, bytes], None]) -> None:
+        """Call ``take`` with the base offset and the bytes of each batch of metadata, once it is committed."""
+        self._metadata_history.on_batch = take
+
+    def check_metadata(self, machine: Machine) -> None:
+        """Compare a machine's metadata log with those of the others. :raises ViolationError: they differ"""
+        found_log = metadata_log(metadata_of(machine))
+        if found_log is not None:
+            self._metadata_history.check(machine, *found_log)
+
     def _check_committed(self) -> None:
         newest = self.newest_image()
         known: dict[int, ClusterImage] = {}
@@ -275,9 +285,7 @@ class Watch:
             metadata = metadata_of(machine)
             if metadata is not None:
                 known[nth] = metadata.image
-            found_log = metadata_log(metadata)
-            if found_log is not None:
-                self._metadata_history.check(machine, *found_log)
+            self.check_metadata(machine)
         for at, history in self._histories.items():
             if at in self._excused:
                 continue

@@ -93,11 +93,15 @@ class Cluster:
         }
     )
 
+    has_zookeeper = True
+    """Whether it runs with ``--consensus zookeeper``, too."""
     topics: Mapping[str, int] = {TOPIC: PARTITIONS}
     """Topics with records → number of partitions."""
     topic_config: Mapping[str, str] = {}
     """Configuration that each of ``topics`` is created with."""
     config: Mapping[str, Any] = CONFIG
+    small_snapshots: Mapping[str, Any] = SMALL_SNAPSHOTS
+    """Keys of the seeds that take snapshots of the metadata often."""
 
     def __init__(self) -> None:
         self.oracle = Oracle()
@@ -119,7 +123,7 @@ class Cluster:
         self._voters = voters
         keys = dict[str, Any]()
         if chance_of(shape.seed, "snapshots").random() < SNAPSHOTS_CHANCE:
-            keys |= SMALL_SNAPSHOTS
+            keys |= self.small_snapshots
         if chance_of(shape.seed, "fetches").random() < SMALL_FETCHES_CHANCE:
             keys |= SMALL_FETCHES
         plans = []
@@ -164,6 +168,7 @@ class Cluster:
         """Create the topics, and wait until every replica is in sync."""
         world.coordination = self._coordination
         self._watch = Watch(world, self.oracle)
+        self._watch_begins(world)
         world.important = self._watch.important
         world.followers = self._watch.followers
         world.look = self._watch.look_now
@@ -183,6 +188,9 @@ class Cluster:
         await self._until(lambda: self.trouble(world) is None, lambda: self.trouble(world))
         self._watching = world.loop.create_task(self._watch.run())
         routes.close()
+
+    def _watch_begins(self, world: World) -> None:
+        """Called once there is a watch, before it looks."""
 
     @property
     def _replicas(self) -> int:

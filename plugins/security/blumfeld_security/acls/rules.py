@@ -221,6 +221,14 @@ class Acls:
     def __len__(self) -> int:
         return len(self._by_id)
 
+    def __eq__(self, other: object) -> bool:
+        """Whether both have the same ACLs under the same ids."""
+        if not isinstance(other, Acls):
+            return NotImplemented
+        return self._by_id is other._by_id or dict(self._by_id.items()) == dict(other._by_id.items())
+
+    __hash__ = None  # type: ignore[assignment]
+
     def get(self, acl_id: bytes) -> Acl | None:
         """Returns the ACL of this id."""
         return self._by_id.get(_number(acl_id))

@@ -25,6 +25,12 @@ class Credentials:
     def __init__(self, by_user: Mapping[tuple[str, int], Credential]) -> None:
         self.by_user = by_user
 
+    def __eq__(self, other: object) -> bool:
+        """Whether both have the same credentials."""
+        return self.by_user == other.by_user if isinstance(other, Credentials) else NotImplemented
+
+    __hash__ = None  # type: ignore[assignment]
+
     def find(self, mechanism: ScramMechanism, user: str) -> Credential | None:
         """Returns the credential of a user."""
         return self.by_user.get((user, mechanism.number))

@@ -1,0 +1,46 @@
+"""The passwords of the users of SCRAM, each of which has several in the course of a run."""
+
+from __future__ import annotations
+
+from blumfeld.wire.messages.alter_user_scram_credentials import ScramCredentialUpsertion
+from blumfeld_kit.fakes.runtime import FakeRuntime
+from blumfeld_security.exchanges.scram import ITERATIONS_MIN, MECHANISMS, credential_of
+from blumfeld_security.sasl.peer_login import Login, PeerLogin
+
+MECHANISM = MECHANISMS["SCRAM-SHA-256"]
+USERS = ("ada", "bob", "cyd")
+
+
+class Passwords:
+    """All passwords of a run, by user and number. Number 0 is never a user's credential."""
+
+    def __init__(self) -> None:
+        self.newest = dict.fromkeys(USERS, 0)
+        """User → number of the newest password that was sent to a broker."""
+        self._keys: dict[tuple[str, int], bytes] = {}
+
+    def next_upsertion(self, user: str) -> ScramCredentialUpsertion:
+        """Return what gives a user the next password."""
+        number = self.newest[user] = self.newest[user] + 1
+        salt = f"salt of {user} {number}".encode()
+        salted = MECHANISM.salted_password(_text(user, number), salt, ITERATIONS_MIN)
+        self._keys[user, number] = credential_of(MECHANISM, salted, salt, ITERATIONS_MIN).stored_key
+        return ScramCredentialUpsertion(
+            name=user,
+            mechanism=MECHANISM.number,
+            iterations=ITERATIONS_MIN,
+            salt=salt,
+            salted_password=salted,
+        )
+
+    def key(self, user: str, number: int) -> bytes:
+        """Return the key that is stored for a password."""
+        return self._keys.get((user, number), b"")
+
+    def login(self, runtime: FakeRuntime, user: str, number: int) -> PeerLogin:
+        """Return the login by a password."""
+        return PeerLogin(runtime, MECHANISM.name, Login(user, _text(user, number)))
+
+
+def _text(user: str, number: int) -> str:
+    return f"{user}-{number}"

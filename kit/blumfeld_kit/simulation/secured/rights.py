@@ -1,0 +1,141 @@
+"""The rights and credentials as the metadata log has them: a second implementation, as simple as it can be. Pure."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Collection, Mapping
+from typing import NamedTuple
+
+from blumfeld.metadata.image.checkpoint import iter_records
+from blumfeld.wire.acl_operations import OPERATIONS
+from blumfeld.wire.batches.record_batch import RecordBatch
+from blumfeld.wire.messages.metadata_records import (
+    AccessControlEntryRecord,
+    RemoveAccessControlEntryRecord,
+    RemoveUserScramCredentialRecord,
+    UserScramCredentialRecord,
+)
+from blumfeld.wire.schema import Message
+
+TOPIC, GROUP, CLUSTER = 2, 3, 4
+LITERAL, PREFIXED = 3, 4
+DENY, ALLOW = 2, 3
+CLUSTER_NAME = "kafka-cluster"
+ALL = OPERATIONS["All"]
+READ, WRITE, DELETE = OPERATIONS["Read"], OPERATIONS["Write"], OPERATIONS["Delete"]
+ALTER, DESCRIBE = OPERATIONS["Alter"], OPERATIONS["Describe"]
+IMPLYING: Mapping[int, tuple[int, ...]] = {DESCRIBE: (READ, WRITE, DELETE, ALTER)}
+"""Operation → operations that allow it, too."""
+
+
+class Rule(NamedTuple):
+    """An ACL, with the numbers that it has on the wire."""
+
+    resource_type: int
+    name: str
+    pattern: int
+    principal: str
+    host: str
+    operation: int
+    permission: int
+
+
+class Wanted(NamedTuple):
+    """A principal, from an address, wants to do something to a resource."""
+
+    principal: str
+    host: str
+    operation: int
+    resource_type: int
+    name: str
+
+
+class State(NamedTuple):
+    """All ACLs and credentials behind one record."""
+
+    rules: Mapping[bytes, Rule]
+    """Id → ACL."""
+    keys: Mapping[str, bytes]
+    """User of SCRAM-SHA-256 → the key that is stored for the password."""
+
+
+def allows(rules: Collection[Rule], wanted: Wanted) -> bool:
+    """Whether the ACLs allow it to somebody who is no super user."""
+    matching = [rule for rule in rules if _matches(rule, wanted)]
+    operations = (ALL, wanted.operation)
+    if any(rule.permission == DENY and rule.operation in operations for rule in matching):
+        return False
+    implying = IMPLYING.get(wanted.operation, ())
+    return any(rule.permission == ALLOW and rule.operation in (*operations, *implying) for rule in matching)
+
+
+def _matches(rule: Rule, wanted: Wanted) -> bool:
+    if rule.resource_type != wanted.resource_type:
+        return False
+    if rule.pattern == PREFIXED:
+        is_named = wanted.name.startswith(rule.name)
+    else:
+        is_named = rule.name in ("*", wanted.name)
+    return is_named and rule.principal in ("User:*", wanted.principal) and rule.host in ("*", wanted.host)
+
+
+class Rights:
+    """The states of the rights, by the offset of the metadata log. A new cluster has none."""
+
+    def __init__(self) -> None:
+        self.end_offset = 0
+        """Everything below was taken."""
+        self.has_gap = False
+        """Records were deleted before anybody saw them: nothing behind them is known."""
+        self._offsets = [-1]
+        self._states = [State({}, {})]
+        """The state behind each of these offsets."""
+
+    def take(self, base_offset: int, data: bytes) -> None:
+        """Take the next committed batch of the log."""
+        batch = RecordBatch(memoryview(bytearray(data)))
+        self.has_gap |= base_offset != self.end_offset > 0  # the first ones may be gone before anybody looks
+        self.end_offset = batch.next_offset
+        if batch.is_control:
+            return
+        before = state = self._states[-1]
+        for record in iter_records(batch):
+            state = _after(state, record)
+        if state is not before:
+            self._offsets.append(batch.next_offset - 1)
+            self._states.append(state)
+
+    @property
+    def newest(self) -> State:
+        """The state behind all that was taken."""
+        return self._states[-1]
+
+    def between(self, first_offset: int, last_offset: int) -> list[State]:
+        """Return the states that a node may have shown while its image went from one offset to the other."""
+        first = bisect_right(self._offsets, max(first_offset, -1)) - 1
+        return self._states[first : bisect_right(self._offsets, max(last_offset, first_offset, -1))]
+
+
+def _after(state: State, record: Message) -> State:
+    if isinstance(record, AccessControlEntryRecord):
+        return state._replace(rules={**state.rules, bytes(record.id): _rule(record)})
+    if isinstance(record, RemoveAccessControlEntryRecord):
+        gone = bytes(record.id)
+        return state._replace(rules={each: rule for each, rule in state.rules.items() if each != gone})
+    if isinstance(record, UserScramCredentialRecord):
+        return state._replace(keys={**state.keys, record.name: bytes(record.stored_key)})
+    if isinstance(record, RemoveUserScramCredentialRecord):
+        return state._replace(keys={user: key for user, key in state.keys.items() if user != record.name})
+    return state
+
+
+def _rule(record: AccessControlEntryRecord) -> Rule:
+    return Rule(
+        record.resource_type,
+        record.resource_name,
+        record.pattern_type,
+        record.principal,
+        record.host,
+        record.operation,
+        record.permission_type,
+    )
