@@ -215,12 +215,17 @@ class Broker:
         self._coordinate_transactions()
         self._coordinate_groups()
         dispatcher = self._dispatchers["broker"]
-        if self.composition.observers or self.composition.quotas is not None:
-            return  # both are given answers as messages, and the straight way makes none
+        if self.composition.observers:
+            return  # they are given answers as messages, and the straight way makes none
+        made = StraightProduce
+        if self.composition.quotas is not None:
+            from blumfeld.broker.produce.limited import LimitedProduce
+
+            made = LimitedProduce
         for version in range(3, 14):
             general = dispatcher.route(0, version)
             if isinstance(general, Route):
-                dispatcher.replace(0, version, StraightProduce(self.ports, dispatcher, general))
+                dispatcher.replace(0, version, made(self.ports, dispatcher, general))
 
     def _coordinate_groups(self) -> None:
         """Make the groups' coordinator, if a group protocol is composed. It follows the leadership of its topic."""

@@ -14,6 +14,15 @@ class ClientQuotas(Protocol):
     broker says it in the answer's ``throttle_time_ms``, and reads nothing from the connection for so long (KIP-219).
     """
 
+    def limits_produce(self, user: str, client_id: str) -> bool:
+        """Whether a Produce request of this client counts for any quota, of bytes or of time."""
+        ...
+
+    def may_produce(self, user: str, client_id: str, size_bytes: int, now_ms: float) -> bool:
+        """Whether a Produce request of so many bytes leaves the client within its quotas, as far as is known before it
+        is served. Counts nothing. The broker then counts the request, and its answer says no wait."""
+        ...
+
     def produced(self, user: str, client_id: str, size_bytes: int, now_ms: float) -> float:
         """Count a Produce request of so many bytes; returns the wait."""
         ...

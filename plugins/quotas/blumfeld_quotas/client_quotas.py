@@ -45,12 +45,38 @@ class ClientQuotas:
             config.int("controller.quota.window.size.seconds"),
         )
         self._mutation_burst_s = float(samples * sample_s)
+        self._image: object = None
+        """The image that :attr:`_quotas` come from."""
         self._quotas: Quotas = {}
         self._limits: dict[tuple[str, str, str], Limit | None] = {}
         """(key, user, client id) → its limit, for :attr:`_quotas`."""
+        self._producing: dict[tuple[str, str], bool] = {}
+        """(user, client id) → whether its Produce requests count, for :attr:`_quotas`."""
         self._buckets = {key: Buckets() for key in (PRODUCED, FETCHED, REQUEST, MUTATIONS, CONNECTIONS)}
         self.throttled = dict.fromkeys(self._buckets, 0)
         """Times that a client was told to wait, by the quota."""
+
+    def limits_produce(self, user: str, client_id: str) -> bool:
+        """As ``ClientQuotas.limits_produce``. Each Produce request asks."""
+        if not (self._quotas if self._composition.metadata.image is self._image else self._current()):
+            return False
+        counts = self._producing.get((user, client_id))
+        if counts is None:
+            if len(self._producing) >= BUCKETS_MAX:
+                self._producing.clear()
+            limits = (self._limit(key, user, client_id) for key in (PRODUCED, REQUEST))
+            counts = self._producing[user, client_id] = any(limit is not None for limit in limits)
+        return counts
+
+    def may_produce(self, user: str, client_id: str, size_bytes: int, now_ms: float) -> bool:
+        """As ``ClientQuotas.may_produce``."""
+        for key, count in ((PRODUCED, size_bytes), (REQUEST, 0)):
+            limit = self._limit(key, user, client_id)
+            if limit is not None:
+                bucket = self._bucket(key, limit.shared_by, limit.value, now_ms)
+                if not bucket.holds(count, limit.value, now_ms):
+                    return False
+        return True
 
     def produced(self, user: str, client_id: str, size_bytes: int, now_ms: float) -> float:
         """As ``ClientQuotas.produced``."""
@@ -113,10 +139,15 @@ class ClientQuotas:
         return bucket
 
     def _current(self) -> Quotas:
-        quotas: Quotas = self._composition.metadata.image.section(SECTION)
+        image = self._composition.metadata.image
+        if image is self._image:
+            return self._quotas
+        quotas: Quotas = image.section(SECTION)
         if quotas is not self._quotas:
             self._quotas = quotas
             self._limits.clear()
+            self._producing.clear()
+        self._image = image
         return quotas
 
     def _limit(self, key: str, user: str, client_id: str) -> Limit | None:

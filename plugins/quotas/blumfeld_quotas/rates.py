@@ -31,6 +31,11 @@ class TokenBucket:
         self._tokens -= count
         return self.throttle_ms(per_s, now_ms)
 
+    def holds(self, count: float, per_s: float, now_ms: float) -> bool:
+        """Whether it holds no less than nothing when so many are taken."""
+        self._fill(per_s, now_ms)
+        return self._tokens >= count
+
     def give_back(self, count: float) -> None:
         """Put back what was taken for nothing."""
         self._tokens += count

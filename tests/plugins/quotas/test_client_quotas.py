@@ -7,6 +7,7 @@ from typing import Any, cast
 
 import pytest
 
+from blumfeld.broker.serving.dispatch import Route
 from blumfeld.config.values import BrokerConfig
 from blumfeld.spi.context import Principal
 from blumfeld.wire.errors import ErrorCode
@@ -27,10 +28,16 @@ class Surroundings:
     def __init__(self) -> None:
         self.quotas: dict[Any, dict[str, float]] = {}
         self.config = BrokerConfig()
-        self.metadata = SimpleNamespace(image=SimpleNamespace(section=lambda _: self.quotas))
+        self.metadata = SimpleNamespace()
+        self._step()
 
     def set(self, key: str, value: float, *entity: tuple[str, str | None]) -> None:
         self.quotas = {**self.quotas, entity_of(entity): {key: value}}
+        self._step()
+
+    def _step(self) -> None:
+        quotas = self.quotas
+        self.metadata.image = SimpleNamespace(section=lambda _: quotas)
 
 
 class Limited:
@@ -45,9 +52,9 @@ class Limited:
         front = self.broker.broker.connection_handler("broker")
         front.set_principal(cast("Any", self.broker.connection), Principal(name))
 
-    def produce(self, size: int, client_id: str = "c") -> Any:
+    def produce(self, size: int, client_id: str = "c", acks: int = 1) -> Any:
         data = batch(b"v" * size)
-        return self.broker.ask(produce(data), 9, client_id)
+        return self.broker.ask(produce(data, acks=acks), 9, client_id)
 
     def fetch(self, client_id: str = "c", **request: Any) -> Any:
         partition = FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1 << 20)
@@ -73,6 +80,70 @@ def test_a_producer_above_its_quota_waits_and_is_told(limited: Limited) -> None:
     assert answer.responses[0].partition_responses[0].error_code == 0, "what was produced is kept"
     assert limited.muted_ms == pytest.approx(answer.throttle_time_ms, abs=1)
     assert limited.quotas.throttled["producer_byte_rate"] == 1
+
+
+@pytest.fixture
+def general(limited: Limited, monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Versions of the Produce requests that took the general way."""
+    taken: list[int] = []
+    serve = Route.serve
+
+    def noted(self: Route, exchange: Any, frame: memoryview, position: int, correlation_id: int) -> None:
+        taken.append(self.version)
+        serve(self, exchange, frame, position, correlation_id)
+
+    monkeypatch.setattr(Route, "serve", noted)
+    return taken
+
+
+def test_a_producer_without_a_quota_takes_the_straight_way(limited: Limited, general: list[int]) -> None:
+    limited.produce(500)
+    limited.surroundings.set("producer_byte_rate", 1_000, ("client-id", "other"))
+    limited.produce(500)
+    assert not general
+
+
+@pytest.mark.parametrize("acks", [1, -1])
+def test_a_producer_within_its_quota_takes_the_straight_way_and_is_counted(
+    limited: Limited, general: list[int], acks: int
+) -> None:
+    limited.surroundings.set("producer_byte_rate", 1_000, ("client-id", "c"))
+    for _ in range(3):
+        assert limited.produce(200, acks=acks).throttle_time_ms == 0
+    assert not general
+    assert limited.produce(200, acks=acks).throttle_time_ms > 200
+    assert general == [9]
+
+
+def test_a_request_that_the_straight_way_gives_up_is_counted_once(limited: Limited) -> None:
+    """It is refused for its checksum, by the general way."""
+    limited.surroundings.set("producer_byte_rate", 1_000, ("client-id", "c"))
+    data = bytearray(batch(b"v" * 600))
+    data[-1] ^= 1
+    answer = limited.broker.ask(produce(data), 9, "c")
+    assert answer.responses[0].partition_responses[0].error_code == ErrorCode.CORRUPT_MESSAGE
+    assert answer.throttle_time_ms == 0
+
+
+@pytest.mark.parametrize("key", ["producer_byte_rate", "request_percentage"])
+def test_a_straight_request_is_counted_in_time_and_in_bytes(
+    limited: Limited, key: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    limited.surroundings.set(key, 1_000_000, ("client-id", "c"))
+    counted: list[str] = []
+    for name in ("busy", "produced"):
+        monkeypatch.setattr(limited.quotas, name, lambda *_, name=name: counted.append(name) or 0.0)
+    limited.produce(100)
+    assert counted == ["busy", "produced"]
+
+
+def test_a_producer_above_its_request_time_takes_the_general_way(
+    limited: Limited, general: list[int]
+) -> None:
+    limited.surroundings.set("request_percentage", 1, ("client-id", "c"))
+    limited.quotas.busy("ANONYMOUS", "c", 20.0, limited.broker.runtime.monotonic_ms())
+    assert limited.produce(10).throttle_time_ms == 1_000
+    assert general == [9]
 
 
 def test_a_client_without_a_quota_never_waits(limited: Limited) -> None:

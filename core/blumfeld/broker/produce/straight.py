@@ -230,6 +230,8 @@ class StraightProduce:
         self.counts = None if dispatcher.metrics is None else dispatcher.metrics.counts_of(_PRODUCE)
         self.authorizer = dispatcher.authorizer
         self._manager = ports.hosted
+        self._waiters: tuple[type[OneWritten], type[OneWritten]] = (OneWritten, OneCommitted)
+        """What waits for a batch to be written, and to be committed."""
         self._shape = shape = FrameShape(general.version)
         self._prefix_bytes, self._name_length_at = shape.prefix_bytes, shape.name_length_at
         self._records = shape.flexible_records if general.flexible else shape.old_records
@@ -309,7 +311,7 @@ class StraightProduce:
                 return None
         if partition is None or is_internal(partition.partition.topic):
             return None
-        target = Target(request_head, partition, self.general.version)
+        target = Target(request_head, partition, self.general.version, self._waiters)
         if self.authorizer is not None:
             target.guard(self.authorizer, ("Write", "Topic", partition.partition.topic))
         return target
@@ -320,14 +322,20 @@ class Target:
 
     __slots__ = ("acks", "one", "partition", "response", "waiter")
 
-    def __init__(self, one_batch: OneBatch, partition: Partition, version: int) -> None:
+    def __init__(
+        self,
+        one_batch: OneBatch,
+        partition: Partition,
+        version: int,
+        waiters: tuple[type[OneWritten], type[OneWritten]],
+    ) -> None:
         self.one = one_batch
         self.acks = one_batch.acks
         self.partition = partition
         self.response = one_batch.response if version >= 5 else one_batch.response_v3
-        self.waiter: Callable[[StraightProduce, Exchange, Target, int, int], OneWritten] = (
-            OneCommitted if one_batch.acks == ACKS_ALL else OneWritten
-        )
+        self.waiter: Callable[[StraightProduce, Exchange, Target, int, int], OneWritten] = waiters[
+            one_batch.acks == ACKS_ALL
+        ]
 
     def guard(self, authorizer: Authorizer, right: tuple[str, str, str]) -> None:
         """Let only connections in that are known to have this right. A target is remembered across connections, so

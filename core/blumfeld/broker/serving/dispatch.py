@@ -271,6 +271,7 @@ class Route:
             self._serve_in_steps(context, frame, position)
             return
         if dispatcher.limiting is not None:
+            context.busy_ms = 0.0
             dispatcher.limiting.begun(context, request)
         try:
             answer = self._handler.handle(request, context)

@@ -1,6 +1,6 @@
 """Throttles clients by the build's quotas. Only a broker with quotas makes it, so no other broker pays for it.
 
-With quotas Produce takes the general way, because only that one has the answer as a message.
+Produce of a client within its quotas is served by ``broker/produce/limited.py``.
 """
 
 from __future__ import annotations
@@ -51,6 +51,7 @@ class Limiting:
     def timed(self, steps: Steps[None], context: Request) -> Steps[None]:
         """Returns the same steps, which count the time that they take."""
         clock = self._runtime.monotonic_ms
+        context.busy_ms = 0.0
         while True:
             began_ms = clock()
             try:

@@ -97,6 +97,8 @@ class Request:
     connection_id: int
     error_code: int
     """The answer's error code. Set only if there are observers, and only if it isn't 0."""
+    busy_ms: float
+    """Time that the loop worked on the request before it had to wait. Set only in a build with quotas."""
 
     def __init__(
         self,
@@ -123,8 +125,6 @@ class Request:
         """As ``RequestContext.is_large``. A request becomes large when its handler is to serve it in steps."""
         self.close_reason: str | None = None
         """Set by :meth:`close_connection`. The connection is closed instead of answering."""
-        self.busy_ms = 0.0
-        """Time that the loop worked on the request before it had to wait. Counted only in a build with quotas."""
         self.throttle_ms = 0.0
         """Set by :meth:`throttle`; 0 for no throttling."""
         self._state: ConnectionState = connection.state
