@@ -24,7 +24,7 @@ from blumfeld.broker.replicas.hosting.pushes import PushedReplicas
 from blumfeld.broker.replicas.led_partitions import LedPartitions
 from blumfeld.broker.replicas.rules.record_inspection import RecordInspection
 from blumfeld.broker.serving.counts import NodeMetrics
-from blumfeld.broker.serving.dispatch import Dispatcher, Route
+from blumfeld.broker.serving.dispatch import Dispatcher, Route, Serve
 from blumfeld.broker.serving.peer_client import TransportPeerClient
 from blumfeld.broker.upkeep.cleaner import Cleaner
 from blumfeld.broker.upkeep.retention import Upkeep
@@ -217,7 +217,7 @@ class Broker:
         dispatcher = self._dispatchers["broker"]
         if self.composition.observers:
             return  # they are given answers as messages, and the straight way makes none
-        made = StraightProduce
+        made: Callable[[Ports, Dispatcher, Route], Serve] = StraightProduce
         if self.composition.quotas is not None:
             from blumfeld.broker.produce.limited import LimitedProduce
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from blumfeld.spi.cluster import ClusterImage, ImageDelta
+from blumfeld.spi.completion import Completion
 from blumfeld.spi.hooks import Composition
 from blumfeld_quotas.entities import (
     CONNECTIONS,
@@ -36,7 +38,6 @@ class ClientQuotas:
 
     def __init__(self, composition: Composition) -> None:
         config = composition.config
-        self._composition = composition
         samples, sample_s = config.int("quota.window.num"), config.int("quota.window.size.seconds")
         self._burst_s = float(max(samples - 1, 1) * sample_s)
         """Seconds of its rate that a client may take at once after a rest: Kafka's window."""
@@ -45,8 +46,6 @@ class ClientQuotas:
             config.int("controller.quota.window.size.seconds"),
         )
         self._mutation_burst_s = float(samples * sample_s)
-        self._image: object = None
-        """The image that :attr:`_quotas` come from."""
         self._quotas: Quotas = {}
         self._limits: dict[tuple[str, str, str], Limit | None] = {}
         """(key, user, client id) → its limit, for :attr:`_quotas`."""
@@ -55,11 +54,10 @@ class ClientQuotas:
         self._buckets = {key: Buckets() for key in (PRODUCED, FETCHED, REQUEST, MUTATIONS, CONNECTIONS)}
         self.throttled = dict.fromkeys(self._buckets, 0)
         """Times that a client was told to wait, by the quota."""
+        composition.metadata.subscribe(self._step)
 
     def limits_produce(self, user: str, client_id: str) -> bool:
         """As ``ClientQuotas.limits_produce``. Each Produce request asks."""
-        if not (self._quotas if self._composition.metadata.image is self._image else self._current()):
-            return False
         counts = self._producing.get((user, client_id))
         if counts is None:
             if len(self._producing) >= BUCKETS_MAX:
@@ -111,7 +109,7 @@ class ClientQuotas:
 
     def connected(self, host: str, now_ms: float) -> float:
         """As ``ClientQuotas.connected``."""
-        per_s = connection_limit(self._current(), host)
+        per_s = connection_limit(self._quotas, host)
         if per_s is None:
             return 0.0
         bucket = self._bucket(CONNECTIONS, (host, None), per_s, now_ms)
@@ -138,28 +136,22 @@ class ClientQuotas:
             self._buckets[key].add(shared_by, bucket)
         return bucket
 
-    def _current(self) -> Quotas:
-        image = self._composition.metadata.image
-        if image is self._image:
-            return self._quotas
-        quotas: Quotas = image.section(SECTION)
-        if quotas is not self._quotas:
-            self._quotas = quotas
+    def _step(self, image: ClusterImage, delta: ImageDelta) -> Completion[None] | None:
+        if delta.first or SECTION in delta.section_records:
+            self._quotas = image.section(SECTION)
             self._limits.clear()
             self._producing.clear()
-        self._image = image
-        return quotas
+        return None
 
     def _limit(self, key: str, user: str, client_id: str) -> Limit | None:
-        quotas = self._current()
-        if not quotas:
+        if not self._quotas:
             return None
         asked = (key, user, client_id)
         limit = self._limits.get(asked, _UNKNOWN)
         if limit is _UNKNOWN:
             if len(self._limits) >= BUCKETS_MAX:
                 self._limits.clear()
-            limit = self._limits[asked] = limit_of(quotas, key, user, client_id)
+            limit = self._limits[asked] = limit_of(self._quotas, key, user, client_id)
         return limit
 
 

@@ -16,7 +16,7 @@ from blumfeld.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopi
 from blumfeld.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from blumfeld.wire.messages.metadata import MetadataRequest
 from blumfeld_quotas.client_quotas import BUCKETS_MAX, UNUSED_MS, Buckets, ClientQuotas
-from blumfeld_quotas.entities import entity_of
+from blumfeld_quotas.entities import SECTION, entity_of
 from blumfeld_quotas.rates import TokenBucket
 from tests.broker.batches import batch, produce
 from tests.broker.harness import LISTENER, BrokerHarness
@@ -28,16 +28,16 @@ class Surroundings:
     def __init__(self) -> None:
         self.quotas: dict[Any, dict[str, float]] = {}
         self.config = BrokerConfig()
-        self.metadata = SimpleNamespace()
-        self._step()
+        self.metadata = self
+        self.step: Any = None
+
+    def subscribe(self, step: Any) -> None:
+        self.step = step
 
     def set(self, key: str, value: float, *entity: tuple[str, str | None]) -> None:
         self.quotas = {**self.quotas, entity_of(entity): {key: value}}
-        self._step()
-
-    def _step(self) -> None:
-        quotas = self.quotas
-        self.metadata.image = SimpleNamespace(section=lambda _: quotas)
+        image = SimpleNamespace(section=lambda _: self.quotas)
+        self.step(image, SimpleNamespace(first=False, section_records={SECTION: ()}))
 
 
 class Limited:

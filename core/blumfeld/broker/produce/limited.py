@@ -14,19 +14,23 @@ from blumfeld.spi.transport import Exchange
 from blumfeld.wire.primitives import DecodeError
 
 
-class LimitedProduce(StraightProduce):
-    """Serves Produce of one version, and counts it for the client's quotas."""
+class LimitedProduce:
+    """Serves Produce of one version: implements ``dispatch.Serve`` in front of two straight ways."""
 
     def __init__(self, ports: Ports, dispatcher: Dispatcher, general: Route) -> None:
-        super().__init__(ports, dispatcher, general)
         assert ports.quotas is not None
-        self.quotas = ports.quotas
-        self.counted: tuple[str, str] | None = None
-        """(user, client id) of the request that is being served; ``None`` if it counts for no quota."""
-        self.now_ms = dispatcher.monotonic_ms
-        self.began_ms = 0.0
-        """The time when a request that counts began."""
-        self._waiters = (LimitedWritten, LimitedCommitted)
+        self.flexible = general.flexible
+        self._quotas = ports.quotas
+        self._general = general
+        self._now_ms = dispatcher.monotonic_ms
+        self._free = StraightProduce(ports, dispatcher, general).serve
+        counted = StraightProduce(ports, dispatcher, general)
+        counted.waiters = (self._waiter(OneWritten), self._waiter(OneCommitted))
+        self._counted = counted.serve
+        self._client = ("", "")
+        """(user, client id) of the request that is being served, if it counts for a quota."""
+        self._began_ms = 0.0
+        """The time when that began."""
 
     def serve(self, exchange: Exchange, frame: memoryview, position: int, correlation_id: int) -> None:
         """As ``Serve.serve``."""
@@ -34,40 +38,34 @@ class LimitedProduce(StraightProduce):
         try:
             client_id = client_id_of(frame, state)
         except DecodeError:
-            self.general.serve(exchange, frame, position, correlation_id)
+            self._general.serve(exchange, frame, position, correlation_id)
             return
-        self.counted = None
         user = state.principal.name
-        if self.quotas.limits_produce(user, client_id):
-            self.counted = user, client_id
-            self.began_ms = now_ms = self.now_ms()
-            if not self.quotas.may_produce(user, client_id, len(frame), now_ms):
-                self.general.serve(exchange, frame, position, correlation_id)
-                return
-        super().serve(exchange, frame, position, correlation_id)
+        if not self._quotas.limits_produce(user, client_id):
+            self._free(exchange, frame, position, correlation_id)
+            return
+        self._client = user, client_id
+        self._began_ms = now_ms = self._now_ms()
+        within = self._quotas.may_produce(user, client_id, len(frame), now_ms)
+        serve = self._counted if within else self._general.serve
+        serve(exchange, frame, position, correlation_id)
 
-    def count(self, frame_bytes: int) -> None:
-        """Count the request that is being served."""
-        if self.counted is not None:
-            now_ms = self.now_ms()
-            self.quotas.busy(*self.counted, now_ms - self.began_ms, now_ms)
-            self.quotas.produced(*self.counted, frame_bytes, now_ms)
+    def _waiter(self, base: type[OneWritten]) -> type[OneWritten]:
+        """Returns what waits for a batch as ``base`` does, and counts the request once its batch has its place. A
+        request that isn't placed takes the general way, which counts it."""
+        count = self._count
 
+        class Counted(base):  # type: ignore[misc, valid-type]
+            __slots__ = ()
 
-class LimitedWritten(OneWritten):
-    """A request with acks=0 or acks=1 that counts for quotas."""
+            def placed(self) -> None:
+                """As ``OneWritten.placed``."""
+                super().placed()
+                count(self.frame_bytes)
 
-    __slots__ = ()
+        return Counted
 
-    way: LimitedProduce
-
-    def placed(self) -> None:
-        """As ``OneWritten.placed``. A request that is not placed takes the general way, which counts it."""
-        super().placed()
-        self.way.count(self.frame_bytes)
-
-
-class LimitedCommitted(LimitedWritten, OneCommitted):
-    """A request with acks=all that counts for quotas."""
-
-    __slots__ = ()
+    def _count(self, frame_bytes: int) -> None:
+        now_ms = self._now_ms()
+        self._quotas.busy(*self._client, now_ms - self._began_ms, now_ms)
+        self._quotas.produced(*self._client, frame_bytes, now_ms)

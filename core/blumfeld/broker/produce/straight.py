@@ -230,7 +230,7 @@ class StraightProduce:
         self.counts = None if dispatcher.metrics is None else dispatcher.metrics.counts_of(_PRODUCE)
         self.authorizer = dispatcher.authorizer
         self._manager = ports.hosted
-        self._waiters: tuple[type[OneWritten], type[OneWritten]] = (OneWritten, OneCommitted)
+        self.waiters: tuple[type[OneWritten], type[OneWritten]] = (OneWritten, OneCommitted)
         """What waits for a batch to be written, and to be committed."""
         self._shape = shape = FrameShape(general.version)
         self._prefix_bytes, self._name_length_at = shape.prefix_bytes, shape.name_length_at
@@ -311,7 +311,7 @@ class StraightProduce:
                 return None
         if partition is None or is_internal(partition.partition.topic):
             return None
-        target = Target(request_head, partition, self.general.version, self._waiters)
+        target = Target(request_head, partition, self.general.version, self.waiters)
         if self.authorizer is not None:
             target.guard(self.authorizer, ("Write", "Topic", partition.partition.topic))
         return target
