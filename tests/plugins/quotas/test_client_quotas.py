@@ -131,8 +131,13 @@ def test_a_straight_request_is_counted_in_time_and_in_bytes(
 ) -> None:
     limited.surroundings.set(key, 1_000_000, ("client-id", "c"))
     counted: list[str] = []
+
+    def noted(name: str) -> float:
+        counted.append(name)
+        return 0.0
+
     for name in ("busy", "produced"):
-        monkeypatch.setattr(limited.quotas, name, lambda *_, name=name: counted.append(name) or 0.0)
+        monkeypatch.setattr(limited.quotas, name, lambda *_, name=name: noted(name))
     limited.produce(100)
     assert counted == ["busy", "produced"]
 
