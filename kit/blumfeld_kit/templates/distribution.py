@@ -41,6 +41,7 @@ ROLES: Mapping[str, Role] = {
     "object-store": Role("An object store for Blumfeld's tiered storage."),
     "observer": Role("An observer for Blumfeld."),
     "storage": Role("A storage for Blumfeld."),
+    "transport": Role("A transport for Blumfeld."),
 }
 """Roles by the word of the command."""
 

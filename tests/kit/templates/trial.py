@@ -49,8 +49,9 @@ class Trial:
             yield
         finally:
             sys.path.remove(str(self.folder))
-            for module in [name for name in sys.modules if name.partition(".")[0] == self.name]:
-                del sys.modules[module]
+            for name, module in [*sys.modules.items()]:
+                if (getattr(module, "__file__", None) or "").startswith(str(self.folder)):
+                    del sys.modules[name]
 
     def kit(self, *options: str) -> dict[str, set[str]]:
         """Run its tests, and return their names by outcome; a test with a parameter that fails has failed."""
