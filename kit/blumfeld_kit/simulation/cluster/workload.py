@@ -274,7 +274,12 @@ class Cluster:
         return world.shape.faults == () or world.chance("succession").random() < TREE_SUCCESSION_CHANCE
 
     async def _check_succession(self, world: World) -> None:
-        """End the controller's process in good weather, and wait for the next controller."""
+        """End the controller's process in good weather, and wait for the next controller.
+
+        An attempt to connect from the time of the faults may wait some seconds for its repetition, as TCP does, and a
+        vote waits with it.
+        """
+        await self._until(lambda: not world.network.unanswered, lambda: "somebody can't connect")
         world.network.links.set_weather(Weather(slow_chance=0.0))
         former = self._watch.controller()
         assert former is not None

@@ -46,6 +46,8 @@ class Network:
         """Open connections, by number."""
         self.delivered = 0
         """Pieces of streams that arrived."""
+        self.unanswered = 0
+        """Attempts to connect that nobody has answered, and that wait for their next repetition."""
         self._sites: dict[str, Site] = {}
         self._opened = 0
         self._ephemeral_port = 40_000
@@ -99,7 +101,11 @@ class Network:
                 break
             if left_s <= 0:
                 raise TimeoutError(errno.ETIMEDOUT, f"no answer from {host}:{port}")
-            await asyncio.sleep(min(retry_s, left_s))
+            self.unanswered += 1
+            try:
+                await asyncio.sleep(min(retry_s, left_s))
+            finally:
+                self.unanswered -= 1
             left_s, retry_s = left_s - retry_s, retry_s * 2
         accept = there.listening.get(port)
         if accept is None and there.behind_proxy:

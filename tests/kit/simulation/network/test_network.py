@@ -256,6 +256,18 @@ def test_a_full_backlog_answers_nobody_and_ends_nothing() -> None:
     assert world.server.received == b"x"
 
 
+def test_an_attempt_to_connect_that_nobody_answers_is_counted_while_it_waits() -> None:
+    world = World()
+    world.network.site(THERE).backlog_full = True
+    attempt = world.loop.create_task(world.network.connect(THERE, 1, lambda _: world.client, HERE))
+    world.wait(0.5)
+    assert world.network.unanswered == 1
+    world.network.site(THERE).backlog_full = False
+    world.wait(2)
+    assert attempt.done()
+    assert not world.network.unanswered
+
+
 def test_closed_ports_refuse_until_they_are_opened_again() -> None:
     world = World()
     assert world.network.close_ports(THERE)
