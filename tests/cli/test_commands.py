@@ -88,7 +88,7 @@ def test_plugins_are_listed_with_role_and_distribution(tmp_path: Path) -> None:
     done = blumfeld("plugins", cwd=tmp_path)
     assert done.returncode == 0
     (row,) = [line.split() for line in done.stdout.splitlines() if line.startswith("net_asyncio")]
-    assert row == ["net_asyncio", "network", "blumfeld", __version__]
+    assert row == ["net_asyncio", "network", "blumfeld-net-asyncio", __version__]
 
 
 def test_a_command_of_another_distribution_names_it(

@@ -11,13 +11,14 @@ import shutil
 import subprocess
 import sys
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from confluent_kafka import Consumer
+from confluent_kafka import Consumer, Producer
 
 from blumfeld.testing.process import free_port
+from tests.wheels import Environment
 
 ROOT = Path(__file__).resolve().parents[2]
 EXAMPLES = ROOT / "examples"
@@ -100,17 +101,19 @@ def stranger_of(example: Path, manifest: str, folder: Path) -> Stranger:
     return Stranger(sys.executable, folder, manifest, target)
 
 
-def fresh_stranger_of(example: Path, manifest: str, folder: Path) -> Stranger:
-    """A Python of its own, with built wheels of the project, the kit and the plug-in."""
-    pip = ("-m", "pip", "--disable-pip-version-check", "--quiet")
-    wheels, python = folder / "wheels", str(folder / "fresh" / "bin" / "python")
-    sources = map(str, (ROOT, ROOT / "kit", example))
-    build = [sys.executable, *pip, "wheel", "--no-deps", "--wheel-dir", str(wheels), *sources]
-    subprocess.run(build, check=True, timeout=300)
-    subprocess.run([sys.executable, "-m", "venv", str(folder / "fresh")], check=True, timeout=120)
-    packages = [str(wheel) for wheel in wheels.glob("*.whl")]
-    subprocess.run([python, *pip, "install", *packages], check=True, timeout=300)
-    return Stranger(python, folder, manifest)
+def fresh_stranger_of(example: Path, manifest: str, folder: Path, wheels: Path) -> Stranger:
+    """A Python of its own, with wheels of the default build, the kit and the plug-in."""
+    environment = Environment(folder / "fresh", wheels)
+    environment.install("blumfeld-default", f"{example.name.replace('_', '-')}[test]")
+    return Stranger(environment.python, folder, manifest)
+
+
+def produce(address: str, topic: str, values: Iterable[bytes]) -> None:
+    """Write the values, each acknowledged."""
+    producer = Producer({"bootstrap.servers": address})
+    for value in values:
+        producer.produce(topic, value=value)
+    assert producer.flush(20) == 0
 
 
 def consumed(address: str, topic: str, last: bytes) -> list[bytes]:

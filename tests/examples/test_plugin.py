@@ -68,9 +68,9 @@ def test_a_wrong_option_of_it_is_refused_with_its_place(stranger: Stranger) -> N
 
 @pytest.mark.wheel
 @pytest.mark.timeout(600)
-def test_it_works_with_the_built_wheel_in_a_fresh_environment(tmp_path: Path) -> None:
+def test_it_works_with_the_built_wheel_in_a_fresh_environment(tmp_path: Path, wheels: Path) -> None:
     """What is packaged is all that is needed: nothing of this checkout is on the path."""
-    stranger = fresh_stranger_of(EXAMPLE, MANIFEST, tmp_path)
+    stranger = fresh_stranger_of(EXAMPLE, MANIFEST, tmp_path, wheels)
     check_it_is_found(stranger)
     check_it_serves(stranger)
     with pytest.raises(AssertionError, match=r"^blumfeld: confluent_kafka is not installed: pip install"):

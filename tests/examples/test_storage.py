@@ -68,9 +68,9 @@ def test_it_refuses_two_directories_as_the_manifest_is_refused(stranger: Strange
 
 @pytest.mark.wheel
 @pytest.mark.timeout(600)
-def test_it_works_with_the_built_wheel_in_a_fresh_environment(tmp_path: Path) -> None:
+def test_it_works_with_the_built_wheel_in_a_fresh_environment(tmp_path: Path, wheels: Path) -> None:
     """What is packaged is all that is needed: nothing of this checkout is on the path."""
-    stranger = fresh_stranger_of(EXAMPLE, MANIFEST, tmp_path)
+    stranger = fresh_stranger_of(EXAMPLE, MANIFEST, tmp_path, wheels)
     check_it_is_found(stranger)
     check_it_lasts(stranger)
     shutil.copytree(EXAMPLE / "tests", tmp_path / "tests")

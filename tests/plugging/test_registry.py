@@ -49,7 +49,7 @@ def test_the_bundled_plugins_are_found_with_their_distribution() -> None:
     registry = Registry()
     assert "net_asyncio" in registry.names()
     (origin,) = registry.origins("net_asyncio")
-    assert str(origin).startswith("blumfeld ")
+    assert str(origin).startswith("blumfeld-net-asyncio ")
 
 
 def test_only_what_is_named_is_imported() -> None:
@@ -90,6 +90,28 @@ def test_where_no_installed_plug_in_fills_the_role_that_is_said() -> None:
     said = r'at: found "x", which isn\'t installed; allowed: no installed plug-in fills decoders$'
     with pytest.raises(ManifestError, match=said):
         Registry(points).load("x", "decoders", "m.toml", "at")
+
+
+@pytest.mark.parametrize(
+    ("name", "role", "allowed"),
+    [
+        ("net_uring", "network", "net_fake; or pip install blumfeld-net-uring"),
+        ("sink_spark", "sink", "pip install blumfeld-archive"),
+        (
+            "storage_local",
+            "storage",
+            "pip install blumfeld-storage-local, or blumfeld-default with all of the default build",
+        ),
+        ("net_urign", "network", "net_fake (did you mean net_uring?)"),
+    ],
+)
+def test_a_plugin_of_this_project_that_is_not_installed_is_named_with_its_distribution(
+    name: str, role: str, allowed: str
+) -> None:
+    points = [EntryPoint("net_fake", "tests.kernel.fakes:NetFake", GROUP)]
+    with pytest.raises(ManifestError) as refused:
+        Registry(points).load(name, role, "m.toml", "at")
+    assert str(refused.value) == f'm.toml: at: found "{name}", which isn\'t installed; allowed: {allowed}'
 
 
 MAJOR, MINOR = map(int, spi.VERSION.split("."))

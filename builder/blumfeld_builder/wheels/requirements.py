@@ -7,28 +7,12 @@ from collections.abc import Iterator, Sequence
 import msgspec
 from packaging.requirements import InvalidRequirement, Requirement
 
-from blumfeld.kernel.manifest.named import ARCHIVE_PLUGIN, NamedPlugin, named_plugins
+from blumfeld.kernel.manifest.named import NamedPlugin, named_plugins
 from blumfeld.kernel.manifest.sections import Manifest
 from blumfeld.plugging.errors import Faults, Problem, shown
+from blumfeld.plugging.published import distribution_of
 
 CORE = "blumfeld"
-BUNDLED = (
-    "consensus_kraft",
-    "consensus_zk_compat",
-    "groups_classic",
-    "groups_kip848",
-    "net_asyncio",
-    "net_uring",
-    "quotas",
-    "replication_isr",
-    "security",
-    ARCHIVE_PLUGIN,
-    "storage_local",
-    "storage_memory",
-    "storage_tiered",
-    "transactions",
-)
-"""The plug-ins of Blumfeld's repository. The distribution of each follows from its name."""
 WRAPPED = {"storage_tiered": "storage_local"}
 """Storage → the storage that it wraps where its options name none."""
 
@@ -38,11 +22,6 @@ class Wanted(msgspec.Struct, frozen=True):
 
     requirement: Requirement
     path: str
-
-
-def distribution_of(plugin: str) -> str:
-    """Returns the distribution of a bundled plug-in."""
-    return "blumfeld-archive" if plugin == ARCHIVE_PLUGIN else f"blumfeld-{plugin.replace('_', '-')}"
 
 
 def plugins_of(nodes: Sequence[Manifest]) -> list[NamedPlugin]:
@@ -71,9 +50,9 @@ def wanted_by(manifest: Manifest, plugins: Sequence[NamedPlugin], faults: Faults
     """
     wanted = [Wanted(Requirement(CORE), "")]
     wanted += [
-        Wanted(Requirement(distribution_of(plugin.name)), plugin.path)
+        Wanted(Requirement(name), plugin.path)
         for plugin in plugins
-        if plugin.name in BUNDLED
+        if (name := distribution_of(plugin.name)) is not None
     ]
     return [*wanted, *_requires(manifest.build.requires, faults)]
 

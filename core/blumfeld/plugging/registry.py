@@ -35,6 +35,7 @@ ROLES = (
 )
 """The roles that a plug-in may fill, in the order in which parts are made."""
 _SEE = " (docs/plugin-api.md)"
+_NONE_INSTALLED = "no plug-in is installed"
 
 
 class Origin(msgspec.Struct, frozen=True):
@@ -71,13 +72,8 @@ class Registry:
         :raises PluginContractError: what the entry point names is no plug-in
         """
         if name not in self._points:
-            fitting = self._filling(role)
-            if self._points and not fitting:
-                problem = Problem(
-                    path, f'"{name}", which isn\'t installed', f"no installed plug-in fills {role}"
-                )
-                raise ManifestError(source, [problem])
-            raise ManifestError(source, [_absent(name, path, fitting)])
+            none = f"no installed plug-in fills {role}" if self._points else _NONE_INSTALLED
+            raise ManifestError(source, [_absent(name, path, self._filling(role), none)])
         checked = self.load_any(name, source, path)
         if role not in checked.roles:
             mistake = f'"{name}", which fills {" and ".join(checked.roles) or "no role"}'
@@ -107,7 +103,7 @@ class Registry:
 
     def _not_one(self, name: str, path: str, points: Sequence[EntryPoint]) -> Problem:
         if not points:
-            return _absent(name, path, self.names())
+            return _absent(name, path, self.names(), _NONE_INSTALLED)
         brought = " and ".join(str(_origin(point)) for point in points)
         return Problem(
             path, f'"{name}" of {brought}', "one distribution for each plug-in name; uninstall one"
@@ -124,9 +120,16 @@ class Registry:
         return fitting
 
 
-def _absent(name: str, path: str, installed: Sequence[str]) -> Problem:
-    allowed = ", ".join(installed) if installed else "no plug-in is installed"
-    return Problem(path, f'"{name}", which isn\'t installed', allowed + closest(name, installed))
+def _absent(name: str, path: str, installed: Sequence[str], none: str) -> Problem:
+    """Returns the problem of a plug-in that isn't installed. ``none`` says that nothing else is installed either."""
+    from blumfeld.plugging.published import PUBLISHED, how_to_install  # a good start never needs it
+
+    remedy = how_to_install(name)
+    if remedy:
+        allowed = "; or ".join([", ".join(installed), remedy] if installed else [remedy])
+    else:
+        allowed = (", ".join(installed) or none) + closest(name, {*installed, *PUBLISHED})
+    return Problem(path, f'"{name}", which isn\'t installed', allowed)
 
 
 def _origin(point: EntryPoint) -> Origin:

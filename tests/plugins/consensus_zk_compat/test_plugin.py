@@ -87,7 +87,7 @@ def test_plan_and_run_say_what_to_install_when_the_client_library_is_missing(
             app([command, str(file), "--data-dir", str(tmp_path / "data")])
         said = capfd.readouterr().err
         assert ended.value.code == 2, said
-        assert "pip install 'blumfeld[zk]'" in said
+        assert "pip install blumfeld-consensus-zk-compat" in said
         assert "ImportError" not in said
 
 

@@ -19,8 +19,8 @@ __all__ = [
     "parse_connect",
 ]
 
-EXTRA = "pip install 'blumfeld[zk]'"
-"""What brings the client library."""
+EXTRA = "pip install blumfeld-consensus-zk-compat"
+"""The command that brings the client library."""
 
 
 class KazooMissingError(Exception):

@@ -132,7 +132,8 @@ class NodeSasl:
             check_url(url, options.oauthbearer_allowed_urls)
         except ModuleNotFoundError:
             found = "OAUTHBEARER, and the package joserfc is not installed"
-            raise CompositionRefused(f'config."{ENABLED}"', found, "pip install 'blumfeld[oauth]'") from None
+            remedy = "pip install 'blumfeld-security[oauth]'"
+            raise CompositionRefused(f'config."{ENABLED}"', found, remedy) from None
         except ValueError as error:
             found, _, allowed = str(error).partition(": allowed: ")
             raise CompositionRefused(f'config."{key}"', found or "nothing", allowed) from None

@@ -138,7 +138,7 @@ def _pkcs12(data: bytes, store: Store, key: str) -> tuple[bytes | None, list[byt
         raise TlsConfigError(
             kind,
             "PKCS12, for which the package cryptography is missing",
-            "PEM; or install blumfeld[security]",
+            "PEM; or pip install 'blumfeld-security[pkcs12]'",
         ) from None
     password = None if store.password is None else store.password.encode()
     try:

@@ -55,9 +55,8 @@ def open_store(
         import obstore.store
     except ImportError:
         mistake = f"{shown_url(url)}, and the package obstore isn't installed"
-        allowed = (
-            "any store once it is (pip install 'blumfeld[tiered]'), or that of a plug-in in [plugins] stores"
-        )
+        remedy = "pip install 'blumfeld-storage-tiered[obstore]'"
+        allowed = f"any store once it is ({remedy}), or that of a plug-in in [plugins] stores"
         raise StoreRefusedError(AT, mistake, allowed) from None
     try:
         return _opened(obstore.store, place, shown_url(url), runtime, options)

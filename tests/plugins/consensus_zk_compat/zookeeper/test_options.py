@@ -97,5 +97,5 @@ def test_a_missing_client_library_says_what_to_install(monkeypatch: pytest.Monke
     ]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "kazoo", None)
-    with pytest.raises(KazooMissingError, match=r"pip install 'blumfeld\[zk\]'"):
+    with pytest.raises(KazooMissingError, match=r"pip install blumfeld-consensus-zk-compat"):
         open_session(FakeRuntime(1), Access(servers="127.0.0.1:2181"))

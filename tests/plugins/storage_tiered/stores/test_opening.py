@@ -152,7 +152,7 @@ def test_without_obstore_the_error_names_the_extra_and_the_url(monkeypatch: pyte
             open_store(url, FakeRuntime(), StoreOptions(), {})
         assert url in raised.value.found
         assert "obstore isn't installed" in raised.value.found
-        assert "blumfeld[tiered]" in raised.value.allowed
+        assert "blumfeld-storage-tiered[obstore]" in raised.value.allowed
 
 
 def test_importing_the_plug_in_imports_no_obstore() -> None:
