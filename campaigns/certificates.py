@@ -48,10 +48,12 @@ class Leaf:
         """Key and certificates."""
         return self.key_pem(password) + self.certificate_pem
 
-    def p12(self, password: str) -> bytes:
-        """A PKCS12 keystore."""
+    def p12(self, password: str, *signers: x509.Certificate) -> bytes:
+        """A PKCS12 keystore, with the certificates of signers if they are given."""
         secret = serialization.BestAvailableEncryption(password.encode())
-        return pkcs12.serialize_key_and_certificates(b"me", self.key, self.certificate, None, secret)
+        return pkcs12.serialize_key_and_certificates(
+            b"me", self.key, self.certificate, signers or None, secret
+        )
 
 
 class Authority:

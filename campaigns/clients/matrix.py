@@ -111,8 +111,10 @@ def run_cell(
     ) as step:
         try:
             out, errors = step.communicate(timeout=timeout_s)
-        except subprocess.TimeoutExpired:
-            return Cell(FAILED, f"killed after {timeout_s:.0f} s", timeout_s)
+        except subprocess.TimeoutExpired as late:
+            said = _last_line(late.stderr or b"")
+            note = f"killed after {timeout_s:.0f} s{': ' if said else ''}{said}"
+            return Cell(FAILED, note, timeout_s)
         finally:
             if step.poll() is None:
                 kill_tree(step.pid)
@@ -121,8 +123,11 @@ def run_cell(
         said = json.loads(out.decode(errors="replace").strip().splitlines()[-1])
         return Cell(said["verdict"], said["note"], seconds)
     except (IndexError, ValueError, KeyError, TypeError):
-        last = errors.decode(errors="replace").strip().splitlines()[-1:]
-        return Cell(FAILED, f"died with status {step.returncode}: {' '.join(last)}", seconds)
+        return Cell(FAILED, f"died with status {step.returncode}: {_last_line(errors)}", seconds)
+
+
+def _last_line(printed: bytes) -> str:
+    return " ".join(printed.decode(errors="replace").strip().splitlines()[-1:])
 
 
 def problems(rows: Iterable[Row]) -> list[str]:

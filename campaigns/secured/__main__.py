@@ -138,7 +138,7 @@ def refused_cell(cell: Cell, name: str, unsaid: str) -> Cell:
 
 
 def _say(console: Console, row: Row, column: str, cell: Cell) -> None:
-    verdict = f"{MARKS[cell.verdict]} {cell.seconds:5.1f} s {cell.note[:100]}"
+    verdict = f"{MARKS[cell.verdict]} {cell.seconds:5.1f} s {cell.note[:240]}"
     console.print(f"{row.name:16} {column:24} {verdict}", markup=False)
 
 

@@ -7,6 +7,7 @@ comes in there, is a super user, as the nodes are.
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -26,13 +27,15 @@ from campaigns.secured.identities import (
     make_users,
 )
 from campaigns.secured.nodes import Face, bootstrap, secured_nodes, write_manifest
-from campaigns.waits import await_true
 
 BETWEEN = "SCRAM-SHA-512"
 """The mechanism between brokers. Controllers talk before there is metadata: they use PLAIN."""
 MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", TOKEN)
+SASL = ("SASL_PLAINTEXT", "SASL_SSL")
 LISTENERS = {"TLS": "SSL", "MUTUAL": "SSL", "CLEAR": "SASL_PLAINTEXT", "BOTH": "SASL_SSL"}
 """Listeners of clients, with their protocols."""
+WAYS = ("TLS", "mutual TLS", *(f"{name} {protocol}" for protocol in SASL for name in MECHANISMS))
+"""The names of :meth:`SecuredCluster.accesses`."""
 OPEN = "OPEN"
 FACES = (
     Face(OPEN),
@@ -41,18 +44,30 @@ FACES = (
     Face("CONTROLLERS", "SASL_SSL", "controller"),
 )
 ASK_S = 30.0
-RIGHTS_S = 30.0
 
 
 class SecuredCluster:
-    """So many nodes in a folder, not started."""
+    """So many nodes in a folder, not started.
 
-    def __init__(self, folder: Path, transport: str, count: int) -> None:
+    :param laid: ``section.key=value`` with ``{id}`` for the node's, laid over the manifests
+    :param everyone: whether everybody may use what has no ACL, and ``User:ANONYMOUS`` is no super user
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        transport: str,
+        count: int,
+        laid: Sequence[str] = (),
+        *,
+        everyone: bool = False,
+    ) -> None:
         self.folder = folder
+        self._everyone = everyone
         make_certificates(folder)
         make_token(folder)
         make_users(folder)
-        self.nodes = secured_nodes(count, folder, [face.name for face in FACES])
+        self.nodes = secured_nodes(count, folder, [face.name for face in FACES], laid)
         for node in self.nodes:
             write_manifest(node, self.nodes, FACES, self._config(), self._sections(transport))
             node.format("--add-scram", f"{BETWEEN}=[name={NODE},password={PASSWORD}]")
@@ -70,14 +85,14 @@ class SecuredCluster:
         start_together(self.nodes, self.nodes)
         client: Any = import_module("confluent_kafka.admin")
         admin = client.AdminClient({"bootstrap.servers": self.bootstrap, "log_level": 2})
-        for user in (USER, STRANGER):
+        for user in (USER, STRANGER, NODE):
             for mechanism in (client.ScramMechanism.SCRAM_SHA_256, client.ScramMechanism.SCRAM_SHA_512):
                 info = client.ScramCredentialInfo(mechanism, 4096)
                 wanted = client.UserScramCredentialUpsertion(user, info, PASSWORD.encode())
                 for answer in admin.alter_user_scram_credentials([wanted]).values():
                     answer.result(ASK_S)
-        acls = [self._right(client, *names) for names in RIGHTS]
-        for answer in admin.create_acls(acls, request_timeout=ASK_S).values():
+        acls = [] if self._everyone else [self._right(client, *names) for names in RIGHTS]
+        for answer in admin.create_acls(acls, request_timeout=ASK_S).values() if acls else ():
             answer.result(ASK_S)
 
     def _right(self, client: Any, kind: str, name: str, operation: str) -> Any:
@@ -99,28 +114,24 @@ class SecuredCluster:
         for node in self.nodes:
             node.await_end(max(0.0, deadline - time.monotonic()))
 
-    def says(self, text: str, times: int, timeout_s: float) -> bool:
-        """Whether the nodes say something so often in all, now or in time."""
-        return await_true(lambda: self.said(text) >= times, timeout_s, 0.1)
-
     def said(self, text: str) -> int:
         """How often the nodes have said something."""
         return sum(node.printed_count(text) for node in self.nodes)
 
-    def accesses(self) -> dict[str, Access]:
-        """The ways in, by name."""
+    def accesses(self, user: str = USER) -> dict[str, Access]:
+        """The ways in, by name. Tokens are of one user alone."""
         tls = {"ca": str(self.folder / "signer.pem")}
         ways = {
-            "TLS": Access(self._at("TLS"), "SSL", **tls),
-            "mutual TLS": Access(self._at("MUTUAL"), "SSL", **tls, **self.shown(USER)),
+            "TLS": Access(self.at("TLS"), "SSL", **tls),
+            "mutual TLS": Access(self.at("MUTUAL"), "SSL", **tls, **self.shown(user)),
         }
         for listener in ("CLEAR", "BOTH"):
             for mechanism in MECHANISMS:
                 protocol = LISTENERS[listener]
-                login = {"user": USER, "password": PASSWORD, "token_file": str(self.folder / "token")}
+                login = {"user": user, "password": PASSWORD, "token_file": str(self.folder / "token")}
                 more = tls if protocol == "SASL_SSL" else {}
                 ways[f"{mechanism} {protocol}"] = Access(
-                    self._at(listener), protocol, mechanism, **login, **more
+                    self.at(listener), protocol, mechanism, **login, **more
                 )
         return ways
 
@@ -128,7 +139,8 @@ class SecuredCluster:
         """Return the fields of an access that shows a certificate."""
         return {"certificate": str(self.folder / f"{name}.pem"), "key": str(self.folder / f"{name}.key")}
 
-    def _at(self, listener: str) -> str:
+    def at(self, listener: str) -> str:
+        """Return ``bootstrap.servers`` of a listener."""
         return bootstrap(self.nodes, listener)
 
     def _sections(self, transport: str) -> dict[str, Any]:
@@ -136,7 +148,10 @@ class SecuredCluster:
             "plain_users": str(self.folder / "users.toml"),
             "peer_login": str(self.folder / "login.toml"),
             "failed_logins_max": 0,  # all clients come from one address, wrong ones beside right ones
-            "acls": {"super_users": [f"User:{NODE}", "User:ANONYMOUS"]},
+            "acls": {
+                "super_users": [f"User:{NODE}", *(() if self._everyone else ("User:ANONYMOUS",))],
+                "allow_everyone_if_no_acl_found": self._everyone,
+            },
             "audit": {"verdicts": "sampled"},
         }
         return {"network": {"plugin": transport}, "security": {"plugin": "security", "options": options}}

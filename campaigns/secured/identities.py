@@ -8,7 +8,9 @@ import sys
 import time
 from pathlib import Path
 
-from campaigns.certificates import Authority, private
+from cryptography.hazmat.primitives import serialization
+
+from campaigns.certificates import DER, Authority, Leaf, private
 
 ISSUER, AUDIENCE = "https://issuer.example", "brokers"
 USER, STRANGER, NODE = "alice", "mallory", "node"
@@ -30,7 +32,22 @@ def make_certificates(folder: Path) -> None:
     for name, leaf in leaves.items():
         private(folder / f"{name}.key", leaf.key_pem())
         private(folder / f"{name}.pem", leaf.certificate_pem)
-    private(folder / "node.both.pem", leaves[NODE].pem())
+    node = leaves[NODE]
+    private(folder / "node.both.pem", node.pem())
+    _make_other_forms(folder, node, signer)
+
+
+def _make_other_forms(folder: Path, node: Leaf, signer: Authority) -> None:
+    """The nodes' own certificate in DER and PKCS12, for clients that are super users by it."""
+    none = serialization.NoEncryption()
+    key = node.key.private_bytes(DER, serialization.PrivateFormat.PKCS8, none)
+    for name, content in (
+        ("node.der", node.der),
+        ("node.key.der", key),
+        ("client.p12", node.p12(PASSWORD, signer.certificate)),
+    ):
+        private(folder / name, content)
+    (folder / "signer.der").write_bytes(signer.certificate.public_bytes(DER))
 
 
 def make_users(folder: Path) -> None:

@@ -81,7 +81,7 @@ def secured_nodes(
             nth + 1,
             folder / f"node{nth + 1}",
             {name: first + nth * len(names) + at for at, name in enumerate(names)},
-            laid,
+            [setting.replace("{id}", str(nth + 1)) for setting in laid],
         )
         for nth in range(count)
     )

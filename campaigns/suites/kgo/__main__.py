@@ -6,6 +6,7 @@ import sys
 from collections.abc import Sequence
 
 from blumfeld_kit.cluster import REPLICAS
+from campaigns.secured.cluster import SASL
 from campaigns.suites.kgo.program import LIMIT_S, RECORDS, KgoSuite
 from campaigns.suites.runs import NoSuiteError, check, run_suite, suite_parser
 from campaigns.terminal import refused
@@ -26,6 +27,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given = parser.parse_args(arguments)
     try:
         check(given)
+        if given.secured.endswith(SASL):
+            raise ValueError(
+                f"--secured {given.secured}: only the tests of SCRAM log in by SASL; take a way by TLS"
+            )
         suite = KgoSuite(given)
     except (NoSuiteError, ValueError) as error:
         return refused(CAMPAIGN, error)

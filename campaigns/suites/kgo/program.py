@@ -16,9 +16,10 @@ from pathlib import Path
 
 from campaigns.clients.client import CheckFailed, cache_folder, run_program
 from campaigns.clients.franz_go import FranzGo, go_program
+from campaigns.secured.identities import NODE, PASSWORD
 from campaigns.suites.kgo.events import outcomes_of
 from campaigns.suites.outcomes import Outcome
-from campaigns.suites.runs import NoSuiteError
+from campaigns.suites.runs import NoSuiteError, Secured
 
 MODULE = "github.com/twmb/franz-go"
 PACKAGE = "pkg/kgo"
@@ -41,6 +42,7 @@ class KgoSuite:
     configs: Mapping[str, str] = {"group.initial.rebalance.delay.ms": "0"}
 
     def __init__(self, given: argparse.Namespace) -> None:
+        self.secured: Secured | None = None
         self._go, self._folder = _ready()
         self._given = given
         self.version = FranzGo.version()
@@ -68,6 +70,7 @@ class KgoSuite:
             "KGO_SEEDS": bootstrap,
             "KGO_TEST_RF": str(given.replicas),
             "KGO_TEST_RECORDS": str(given.records),
+            **({} if self.secured is None else _login(self.secured)),
         }
         command = [str(_binary(self._folder)), "-test.v=test2json", f"-test.timeout={given.limit_s:.0f}s"]
         command += ["-test.run", pattern or "."] + (["-test.skip", skip] if skip else [])
@@ -88,6 +91,18 @@ class KgoSuite:
             except subprocess.TimeoutExpired as error:
                 printed = error.stdout or b""
         return printed.decode(errors="replace").splitlines()
+
+
+def _login(secured: Secured) -> dict[str, str]:
+    """All tests take TLS; those of SCRAM dial a listener of their own, in clear."""
+    access, cluster = secured.access, secured.cluster
+    shown = {"ca": access.ca, "cert": access.certificate, "key": access.key}
+    tls = ",".join(f"{name}:{path}" for name, path in shown.items() if path)
+    return {
+        **({"KGO_TEST_TLS": tls} if tls else {}),
+        "KGO_TEST_SCRAM": f"{NODE}:{PASSWORD}",
+        "KGO_TEST_SCRAM_SEEDS": cluster.at("CLEAR"),
+    }
 
 
 def _ready() -> tuple[str, Path]:

@@ -20,10 +20,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 from campaigns.clients.client import CheckFailed, cache_folder, run_program
+from campaigns.secured.identities import NODE, PASSWORD
 from campaigns.suites.librdkafka.summary import outcomes_of, part_of, whole_of
 from campaigns.suites.librdkafka.unsupported import reason_to_skip
 from campaigns.suites.outcomes import FAILED, SKIPPED, Outcome
-from campaigns.suites.runs import NoSuiteError
+from campaigns.suites.runs import NoSuiteError, Secured
 
 PACKAGE, PACKAGE_VERSION = "@confluentinc/kafka-javascript", "1.10.1"
 INSIDE = "package/deps/librdkafka/"
@@ -38,11 +39,19 @@ PROTOCOLS = ("classic", "consumer")
 KAFKA_VERSION = "4.3.1"
 """The tests ask for what brokers of this version have."""
 TIMEOUT_MULTIPLIER = 3
-IN_PARTS = {"0081_admin": "0081-admin.c"}
-"""A test whose first failing part ends it, and its source: its parts run one by one."""
-_PART = re.compile(r"^static void do_test_(\w+)\(", re.MULTILINE)
+IN_PARTS = {
+    "0081_admin": "0081-admin.c",
+    "0135_sasl_credentials": "0135-sasl_credentials.cpp",
+    "0142_reauthentication": "0142-reauthentication.c",
+}
+"""Tests whose first failing part ends them, and their sources: their parts run one by one."""
+_PART = re.compile(r"^(?:static )?void (do_test\w*)\(", re.MULTILINE)
+_PREFIX = "do_test_"
 _NO_PARTS = ("apis", "unclean_destroy")
-TOOLS = {"kafka-topics.sh": "org.apache.kafka.tools.TopicCommand"}
+TOOLS = {
+    "kafka-topics.sh": "org.apache.kafka.tools.TopicCommand",
+    "kafka-acls.sh": "org.apache.kafka.tools.AclCommand",
+}
 """Scripts of Kafka's that tests start, and the class of each."""
 FOLDERS = ("interceptor_test", "plugin_test", "fixtures", "java")
 """Folders that tests look for in the working directory."""
@@ -69,6 +78,7 @@ class RdkafkaSuite:
 
     def __init__(self, given: argparse.Namespace) -> None:
         self._given = given
+        self.secured: Secured | None = None
         self._running: set[subprocess.Popen[bytes]] = set()
         self._source = _ready()
         self.version = _version_of(self._source)
@@ -85,7 +95,7 @@ class RdkafkaSuite:
     def run(self, bootstrap: str, log: Path, again: Sequence[str] = ()) -> list[Outcome]:
         """As ``Suite.run``. ``log`` gets all that the tests print."""
         with tempfile.TemporaryDirectory(prefix="blumfeld-librdkafka-") as made:
-            place = _prepared(Path(made, "tests"), self._source, bootstrap, self._given.peer)
+            place = _prepared(Path(made, "tests"), self._source, bootstrap, self._given.peer, self._login())
             wanted = self._runs(again or self._listed())
             pool = ThreadPoolExecutor(1 if again else self._given.at_once)
             try:
@@ -96,6 +106,14 @@ class RdkafkaSuite:
                     process.kill()
                 pool.shutdown()
         return _with_wholes([outcome for outcomes in results for outcome in outcomes])
+
+    def _login(self) -> dict[str, str]:
+        if self.secured is None:
+            return {}
+        access = self.secured.access
+        # The password of what 0097 loads beside; the client's own key has none.
+        beside = {"ssl.key.password": PASSWORD} if access.certificate else {}
+        return {**access.librdkafka(program=True), **beside}
 
     def _listed(self) -> list[str]:
         """Return the names of the tests that were asked for."""
@@ -116,12 +134,12 @@ class RdkafkaSuite:
 
     def _parts(self, name: str) -> list[_Run]:
         source = (self._source / "tests" / IN_PARTS[name]).read_text()
-        parts = dict.fromkeys(part for part in _PART.findall(source) if part not in _NO_PARTS)
-        return [_Run(name, part) for part in parts]
+        parts = dict.fromkeys(part.removeprefix(_PREFIX) for part in _PART.findall(source))
+        return [_Run(name, part) for part in parts if part not in _NO_PARTS]
 
     def _run(self, run: _Run, bootstrap: str, place: Path, log: Path) -> list[Outcome]:
         """Run one process; return the outcomes of the tests that it ran."""
-        if reason := reason_to_skip(run.name):
+        if reason := reason_to_skip(run.name, secured=self.secured is not None):
             return [Outcome(run.name, SKIPPED, reason=reason)]
         command = [str(_runner(self._source)), "-p1", "-L", "-K"] + (["-Q"] if self._given.quick else [])
         with subprocess.Popen(
@@ -155,9 +173,14 @@ class RdkafkaSuite:
             "TEST_CONSUMER_GROUP_PROTOCOL": given.protocol,
             "BROKERS": bootstrap,
             "TESTS": run.test[:4],
-            **({"SUBTESTS": f"do_test_{run.part}:"} if run.part else {}),
+            **({"SUBTESTS": f"{_function(run.part)}:"} if run.part else {}),
             **({"KAFKA_PATH": str(place)} if given.peer else {}),
+            **({} if self.secured is None else _certificates(self.secured.cluster.folder)),
         }
+
+
+def _function(part: str) -> str:
+    return part if part.startswith("do_test") else _PREFIX + part
 
 
 def _with_wholes(outcomes: Sequence[Outcome]) -> list[Outcome]:
@@ -231,9 +254,23 @@ def _tests(source: Path) -> list[str]:
         ]
 
 
-def _prepared(place: Path, source: Path, bootstrap: str, peer: Path | None) -> Path:
+def _certificates(folder: Path) -> dict[str, str]:
+    """Return the variables in which 0097 looks for certificates of a client that the nodes know."""
+    files = {
+        "SSL_pkcs": "client.p12",
+        "SSL_pub_pem": f"{NODE}.pem",
+        "SSL_pub_der": f"{NODE}.der",
+        "SSL_priv_pem": f"{NODE}.key",
+        "SSL_priv_der": f"{NODE}.key.der",
+        "SSL_ca_der": "signer.der",
+        "SSL_all_cas_pem": "signer.pem",
+    }
+    return {"SSL_password": PASSWORD, **{name: str(folder / file) for name, file in files.items()}}
+
+
+def _prepared(place: Path, source: Path, bootstrap: str, peer: Path | None, login: Mapping[str, str]) -> Path:
     """Make ``place`` a working directory of the tests: their settings, and Kafka's scripts as they look for them."""
-    settings = {"bootstrap.servers": bootstrap, "test.timeout.multiplier": TIMEOUT_MULTIPLIER}
+    settings = {"bootstrap.servers": bootstrap, "test.timeout.multiplier": TIMEOUT_MULTIPLIER, **login}
     place.mkdir()
     (place.parent / "src").symlink_to(source / "src")
     (place / "test.conf").write_text("".join(f"{name}={value}\n" for name, value in settings.items()))

@@ -67,7 +67,7 @@ def test_a_part_has_its_own_name() -> None:
     [
         ("0171_share_consumer_consume", "share groups"),
         ("0081_admin/DescribeAcls", "ACLs"),
-        ("0081_admin/IncrementalAlterConfigs", "SASL"),
+        ("0081_admin/IncrementalAlterConfigs", "Kerberos"),
         ("0081_admin/DescribeConfigs", ""),
         ("0103_transactions", ""),
     ],
@@ -75,3 +75,9 @@ def test_a_part_has_its_own_name() -> None:
 def test_what_asks_for_an_absent_feature_isnt_run(test: str, reason: str) -> None:
     assert reason in reason_to_skip(test)
     assert bool(reason) == bool(reason_to_skip(test))
+
+
+def test_secured_nodes_have_acls_and_credentials() -> None:
+    for part in ("DescribeAcls", "UserScramCredentials"):
+        assert reason_to_skip(f"0081_admin/{part}")
+        assert not reason_to_skip(f"0081_admin/{part}", secured=True)
