@@ -98,12 +98,10 @@ class UnknownConsensusError(ValueError):
 def _consensus(name: str, make: MakeWorkload) -> str:
     if name not in (KRAFT, ZOOKEEPER):
         raise UnknownConsensusError(f"--consensus: {name!r}; allowed are {KRAFT} and {ZOOKEEPER}")
-    if name == ZOOKEEPER and not (
-        isinstance(make, type) and issubclass(make, Cluster) and make.has_zookeeper
-    ):
+    if name == ZOOKEEPER and not (isinstance(make, type) and issubclass(make, Cluster)):
         raise UnknownConsensusError(
-            "--consensus: a ZooKeeper is for clusters; allowed with it are the workloads cluster, transactions and "
-            "tiered, and those that are made of Cluster. The oracle of secured needs a metadata log"
+            "--consensus: a ZooKeeper is for clusters; allowed with it are the workloads cluster, transactions, "
+            "tiered and secured, and those that are made of Cluster"
         )
     return name
 

@@ -93,8 +93,6 @@ class Cluster:
         }
     )
 
-    has_zookeeper = True
-    """Whether it runs with ``--consensus zookeeper``, too."""
     topics: Mapping[str, int] = {TOPIC: PARTITIONS}
     """Topics with records → number of partitions."""
     topic_config: Mapping[str, str] = {}
@@ -184,7 +182,7 @@ class Cluster:
             for number in range(partitions):
                 self.oracle.add(TopicPartition(topic, number))
             code = await create_topic(routes, topic, partitions, self._replicas, self.topic_config)
-            assert code is ErrorCode.NONE
+            assert code is ErrorCode.NONE, code
         await self._until(lambda: self.trouble(world) is None, lambda: self.trouble(world))
         self._watching = world.loop.create_task(self._watch.run())
         routes.close()

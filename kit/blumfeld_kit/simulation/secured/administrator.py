@@ -100,7 +100,8 @@ class Administrator:
 
     async def _act(self) -> bool:
         """Do one thing. Return whether a change was acknowledged. :raises OSError: nobody knows"""
-        random, rules = self._routes.random, self._verdicts.rights.newest.rules
+        random, newest = self._routes.random, self._verdicts.newest
+        rules = () if newest is None else newest.rules
         drawn = random.random()
         if drawn < 0.1:
             return await self._describe()
@@ -135,11 +136,11 @@ class Administrator:
             for rule in rules
         ]
         connection = await self._routes.for_admin()
-        since = self._since(connection)
+        since = self._change_begins(connection)
         answer = await connection.ask(CreateAclsRequest(creations=creations), ACL_VERSION, CreateAclsResponse)
         if not _are_done("CreateAcls", [result.error_code for result in answer.results]):
             return False
-        self._verdicts.expect(
+        self._verdicts.acknowledged(
             since, lambda state: set(rules) <= set(state.rules.values()), f"creation of {rules}"
         )
         return True
@@ -147,13 +148,13 @@ class Administrator:
     async def delete(self, filters: Sequence[DeleteAclsFilter]) -> bool:
         """Delete the ACLs that a filter takes. Return whether they are gone for sure. :raises OSError: nobody knows"""
         connection = await self._routes.for_admin()
-        since = self._since(connection)
+        since = self._change_begins(connection)
         answer = await connection.ask(
             DeleteAclsRequest(filters=list(filters)), ACL_VERSION, DeleteAclsResponse
         )
         if not _are_done("DeleteAcls", [result.error_code for result in answer.filter_results]):
             return False
-        self._verdicts.expect(
+        self._verdicts.acknowledged(
             since,
             lambda state: not any(_takes(each, rule) for each in filters for rule in state.rules.values()),
             f"deletion by {filters}",
@@ -177,14 +178,16 @@ class Administrator:
 
     async def _alter(self, request: AlterUserScramCredentialsRequest, user: str, key: bytes | None) -> bool:
         connection = await self._routes.for_admin()
-        since = self._since(connection)
+        since = self._change_begins(connection)
         answer = await connection.ask(request, 0, AlterUserScramCredentialsResponse)
         [result] = answer.results
         if result.error_code == ErrorCode.RESOURCE_NOT_FOUND and key is None:
             return False
         if not _are_done("AlterUserScramCredentials", [result.error_code]):
             return False
-        self._verdicts.expect(since, lambda state: state.keys.get(user) == key, f"a credential of {user}")
+        self._verdicts.acknowledged(
+            since, lambda state: state.keys.get(user) == key, f"a credential of {user}"
+        )
         return True
 
     async def _describe(self) -> bool:
@@ -204,11 +207,8 @@ class Administrator:
             self._verdicts.description(since, _described(answer))
         return False
 
-    def _since(self, connection: ClientConnection) -> Moment:
-        """Return the moment from which a change counts: none of the states before it tells that it was done."""
-        moment = self._moment_of(connection)
-        self._verdicts.read_log(moment.machine)
-        return moment._replace(offset=self._verdicts.rights.end_offset - 1)
+    def _change_begins(self, connection: ClientConnection) -> Moment:
+        return self._verdicts.change_begins(self._moment_of(connection).machine)
 
     def _any_rule(self) -> Rule:
         random = self._routes.random
@@ -222,7 +222,8 @@ class Administrator:
 
     def _any_filter(self) -> DeleteAclsFilter:
         """Return a filter that takes one ACL, those of a user, or those on a resource."""
-        random, rules = self._routes.random, list(self._verdicts.rights.newest.rules.values())
+        random, newest = self._routes.random, self._verdicts.newest
+        rules = [] if newest is None else list(newest.rules.values())
         rule = rules[random.randrange(len(rules))] if rules else self._any_rule()
         drawn = random.random()
         if drawn < 0.6:

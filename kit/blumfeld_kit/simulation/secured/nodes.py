@@ -28,11 +28,15 @@ SECTION = {
         "acls": {"super_users": [f"User:{NODE}", f"User:{ADMIN}"]},
     },
 }
-CONFIG = {
+ZOOKEEPER_CONFIG = {
     "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
-    "listener.security.protocol.map": "PLAINTEXT:SASL_PLAINTEXT,CONTROLLER:SASL_PLAINTEXT",
+    "listener.security.protocol.map": "PLAINTEXT:SASL_PLAINTEXT",
     "sasl.enabled.mechanisms": ["PLAIN", "SCRAM-SHA-256"],
     "sasl.mechanism.inter.broker.protocol": "PLAIN",
+}
+CONFIG = {
+    **ZOOKEEPER_CONFIG,
+    "listener.security.protocol.map": "PLAINTEXT:SASL_PLAINTEXT,CONTROLLER:SASL_PLAINTEXT",
     "sasl.mechanism.controller.protocol": "PLAIN",
 }
 LOG2_N = 10

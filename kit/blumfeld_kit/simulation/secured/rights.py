@@ -58,6 +58,10 @@ class State(NamedTuple):
     keys: Mapping[str, bytes]
     """User of SCRAM-SHA-256 → the key that is stored for the password."""
 
+    def equals(self, other: State) -> bool:
+        """Whether both have the same ACLs, under whatever ids, and the same credentials."""
+        return sorted(self.rules.values()) == sorted(other.rules.values()) and self.keys == other.keys
+
 
 def allows(rules: Collection[Rule], wanted: Wanted) -> bool:
     """Whether the ACLs allow it to somebody who is no super user."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from blumfeld.spi.storage import TopicPartition
 from blumfeld_kit.simulation.clients.oracle import Oracle, ViolationError
@@ -42,34 +42,37 @@ class SecuredOracle(Oracle):
 
 
 class Verdicts:
-    """The judge of one run."""
+    """The judge of one run. :class:`LogVerdicts` and ``TreeVerdicts`` know the rights."""
 
-    def __init__(self, watch: Watch, counts: Counter[str]) -> None:
-        self.rights = Rights()
-        self._watch = watch
-        self._counts = counts
-        watch.follow_metadata(self.rights.take)
+    counts: Counter[str]
 
-    def read_log(self, machine: Machine) -> None:
-        """Take what a machine's log has committed."""
-        self._watch.check_metadata(machine)
+    @property
+    def newest(self) -> State | None:
+        """The rights that each node must have in the end; ``None`` if they aren't known."""
+        raise NotImplementedError
+
+    def read(self, machine: Machine) -> None:
+        """Take what a machine's process has committed."""
 
     def now(self, machine: Machine) -> Moment:
         """Return the present moment of a machine."""
-        metadata = metadata_of(machine)
-        return Moment(machine, machine.incarnations, -1 if metadata is None else metadata.applied_offset)
+        raise NotImplementedError
 
-    def shown(self, since: Moment) -> list[State]:
-        """Return the rights that the machine's image may have had since then; none if the log has a gap."""
-        now = self.now(since.machine)
-        self.read_log(since.machine)
-        end_offset = self.rights.end_offset
-        same = since.machine.is_running and now.process == since.process
-        last_offset = now.offset if same else end_offset - 1
-        if self.rights.has_gap or last_offset >= end_offset:
-            self._counts["verdicts without rights"] += 1
-            return []
-        return self.rights.between(since.offset, last_offset)
+    def shown(self, since: Moment) -> Sequence[State]:
+        """Return the rights that the machine's image may have had since then; none if they aren't known."""
+        raise NotImplementedError
+
+    def change_begins(self, machine: Machine) -> Moment:
+        """Return the moment from which a change counts that is sent to a machine: no state before it has it."""
+        raise NotImplementedError
+
+    def changed(self, since: Moment) -> Sequence[State]:
+        """Return the rights that may have a change, now that it is acknowledged."""
+        raise NotImplementedError
+
+    def has_newest(self, machine: Machine) -> bool:
+        """Whether a machine's image has the newest rights."""
+        raise NotImplementedError
 
     def judge(self, since: Moment, wanted: Wanted, request: str, *, allowed: bool) -> None:
         """Judge the verdict of a request that was sent at a moment, and whose answer is here.
@@ -78,29 +81,104 @@ class Verdicts:
         """
         states = self.shown(since)
         if not states:
+            self.counts["verdicts without rights"] += 1
             return
         verdicts = {allows(state.rules.values(), wanted) for state in states}
-        self._counts["verdicts"] += 1
-        self._counts["requests allowed" if allowed else "requests refused"] += 1
-        self._counts["verdicts while rights changed"] += len(verdicts) > 1
+        self.counts["verdicts"] += 1
+        self.counts["requests allowed" if allowed else "requests refused"] += 1
+        self.counts["verdicts while rights changed"] += len(verdicts) > 1
         if allowed not in verdicts:
             done, rights = ("served", "forbid") if allowed else ("refused", "allow")
             raise ViolationError(
-                f"{since.machine.address} {done} {request} of {wanted}: the rights {rights} it at each offset of its "
+                f"{since.machine.address} {done} {request} of {wanted}: the rights {rights} it at each step of its "
                 f"image, from {since.offset} on"
             )
 
     def expect(self, since: Moment, holds: Callable[[State], bool], told: str) -> None:
-        """Judge an answer that tells of a state: it was in the log, and in the image of the node that answered.
+        """Judge an answer that tells of a state: the image of the node that answered had it.
 
-        :raises ViolationError: it isn't
+        :raises ViolationError: it hadn't
         """
         states = self.shown(since)
         if states and not any(map(holds, states)):
-            raise ViolationError(f"{since.machine.address} tells of {told}, and the log doesn't have it")
+            raise ViolationError(f"{since.machine.address} tells of {told}, and its image never had it")
+
+    def acknowledged(self, since: Moment, holds: Callable[[State], bool], change: str) -> None:
+        """Judge the acknowledgement of a change. :raises ViolationError: the change isn't there"""
+        states = self.changed(since)
+        if states and not any(map(holds, states)):
+            raise ViolationError(f"{since.machine.address} acknowledged {change}, and it isn't there")
 
     def description(self, since: Moment, described: Collection[Rule]) -> None:
         """Judge an answer to DescribeAcls that shows all. :raises ViolationError: the rights were never these"""
         self.expect(
             since, lambda state: sorted(state.rules.values()) == sorted(described), f"{len(described)} ACLs"
         )
+
+
+class LogVerdicts(Verdicts):
+    """The rights are those of the metadata log, and a node has those at the offset of its image."""
+
+    def __init__(self, watch: Watch, counts: Counter[str]) -> None:
+        self.counts = counts
+        self._rights = Rights()
+        self._watch = watch
+        watch.follow_metadata(self._rights.take)
+
+    @property
+    def newest(self) -> State | None:
+        """As ``Verdicts.newest``."""
+        return None if self._rights.has_gap else self._rights.newest
+
+    def read(self, machine: Machine) -> None:
+        """As ``Verdicts.read``."""
+        self._watch.check_metadata(machine)
+
+    def now(self, machine: Machine) -> Moment:
+        """As ``Verdicts.now``."""
+        metadata = metadata_of(machine)
+        return Moment(machine, machine.incarnations, -1 if metadata is None else metadata.applied_offset)
+
+    def shown(self, since: Moment) -> Sequence[State]:
+        """As ``Verdicts.shown``."""
+        now = self.now(since.machine)
+        self.read(since.machine)
+        end_offset = self._rights.end_offset
+        same = since.machine.is_running and now.process == since.process
+        last_offset = now.offset if same else end_offset - 1
+        if self._rights.has_gap or last_offset >= end_offset:
+            return ()
+        return self._rights.between(since.offset, last_offset)
+
+    def change_begins(self, machine: Machine) -> Moment:
+        """As ``Verdicts.change_begins``."""
+        self.read(machine)
+        return self.now(machine)._replace(offset=self._rights.end_offset - 1)
+
+    def changed(self, since: Moment) -> Sequence[State]:
+        """As ``Verdicts.changed``: the image of the node that answers has the change, too."""
+        return self.shown(since)
+
+    def has_newest(self, machine: Machine) -> bool:
+        """As ``Verdicts.has_newest``."""
+        return self.now(machine).offset >= self._rights.end_offset - 1
+
+
+def state_of(image: Any) -> State:
+    """Return the ACLs and credentials of a node's image."""
+    parts = image.section("acls").parts()
+    rules = {
+        number.to_bytes(16): Rule(
+            acl.resource_type,
+            acl.resource_name,
+            acl.pattern_type,
+            acl.principal,
+            acl.host,
+            acl.operation,
+            acl.permission_type,
+        )
+        for part in parts
+        for number, acl in part
+    }
+    by_user = image.section("scram").by_user
+    return State(rules, {user: credential.stored_key for (user, _), credential in by_user.items()})

@@ -33,10 +33,11 @@ from blumfeld_kit.simulation.secured.rights import (
     TOPIC,
     Rule,
 )
+from blumfeld_kit.simulation.secured.tree_verdicts import TreeVerdicts
 from blumfeld_kit.simulation.secured.user import Place, User
-from blumfeld_kit.simulation.secured.verdicts import Moment, SecuredOracle, Verdicts
+from blumfeld_kit.simulation.secured.verdicts import LogVerdicts, Moment, SecuredOracle, Verdicts, state_of
 from blumfeld_kit.simulation.swarm.faults import chance_of
-from blumfeld_kit.simulation.swarm.shape import Shape
+from blumfeld_kit.simulation.swarm.shape import KRAFT, Shape
 from blumfeld_kit.simulation.swarm.world import World
 
 TOPICS = {"work": 2, "wares": 2}
@@ -56,7 +57,6 @@ class Secured(Cluster):
     """Nodes log in at one another by PLAIN, users by SCRAM. One client of four changes rights and passwords, two are
     users under changing names, and one produces under a name that may do everything."""
 
-    has_zookeeper = False
     topics: Mapping[str, int] = TOPICS
     small_snapshots: Mapping[str, Any] = SMALL_SNAPSHOTS
     oracle: SecuredOracle
@@ -70,7 +70,8 @@ class Secured(Cluster):
 
     def plans(self, shape: Shape) -> Sequence[Plan]:
         reauth_ms = chance_of(shape.seed, "sessions").choice(REAUTH_MS)
-        self.config = {**CONFIG, **nodes.CONFIG, "connections.max.reauth.ms": reauth_ms}
+        security = nodes.CONFIG if shape.consensus == KRAFT else nodes.ZOOKEEPER_CONFIG
+        self.config = {**CONFIG, **security, "connections.max.reauth.ms": reauth_ms}
         return super().plans(shape)
 
     def storage_of(self, shape: Shape) -> tuple[Mapping[str, Any], Sequence[EntryPoint]]:
@@ -79,7 +80,11 @@ class Secured(Cluster):
         return {**sections, "security": nodes.SECTION}, [*plugins, nodes.plugin()]
 
     def _watch_begins(self, world: World) -> None:
-        self.verdicts = Verdicts(self._watch, self.oracle.counts)
+        counts = self.oracle.counts
+        if world.coordination is None:
+            self.verdicts = LogVerdicts(self._watch, counts)
+        else:
+            self.verdicts = TreeVerdicts(world.coordination.oracle, counts)
         self.oracle.now = lambda: {machine.address: self.verdicts.now(machine) for machine in world.machines}
         self._following = world.loop.create_task(self._follow(world))
 
@@ -87,7 +92,7 @@ class Secured(Cluster):
         """Read the metadata log before the watch looks at all else: a snapshot may take its first records away."""
         while True:
             for machine in world.machines:
-                self.verdicts.read_log(machine)
+                self.verdicts.read(machine)
             await asyncio.sleep(LOOK_S)
 
     async def prepare(self, world: World) -> None:
@@ -156,7 +161,9 @@ class Secured(Cluster):
     def _routes(self, world: World, name: str, address: str) -> Routes:
         bootstrap = [(address_of(node_id), ADDRESS[1]) for node_id in self._brokers]
         reach = Vantage(world.network, address)
-        return AdminRoutes(name, reach, world.chance(name), bootstrap, self._runtime(world, name))
+        routes = AdminRoutes(name, reach, world.chance(name), bootstrap, self._runtime(world, name))
+        routes.brokers_forward = self._coordination is None
+        return routes
 
     def _runtime(self, world: World, name: str) -> FakeRuntime:
         return FakeRuntime(world.chance(f"{name}/logins").getrandbits(64), loop=world.loop)
@@ -182,11 +189,10 @@ class Secured(Cluster):
     async def _try_all(self, world: World, *, allowed: bool) -> None:
         """Have a user try everything on each node, once the node has the rights of now."""
         user = self._user(world, f"last user/{allowed}", 0)
-        end_offset = self.verdicts.rights.end_offset
         deadline_s = world.loop.time() + TAKEN_S_MAX
         for node_id in self._brokers:
             machine = world.machines[node_id - 1]
-            while not self._has_applied(machine, end_offset):
+            while not self.verdicts.has_newest(machine):
                 self._check_time(world, deadline_s, f"{machine.address} doesn't apply the newest rights")
                 await asyncio.sleep(RETRY_S)
             while True:
@@ -216,11 +222,6 @@ class Secured(Cluster):
         session.connection.close()
 
     @staticmethod
-    def _has_applied(machine: Machine, end_offset: int) -> bool:
-        metadata = metadata_of(machine)
-        return metadata is not None and metadata.applied_offset >= end_offset - 1
-
-    @staticmethod
     def _check_time(world: World, deadline_s: float, trouble: str) -> None:
         if world.loop.time() > deadline_s:
             raise ViolationError(f"{trouble} within {TAKEN_S_MAX:g} s")
@@ -228,35 +229,11 @@ class Secured(Cluster):
     async def check(self, world: World) -> None:
         """As ``Cluster.check``; and each node's ACLs and credentials are those of the log."""
         await super().check(world)
-        newest = self.verdicts.rights.newest
-        self.oracle.counts["logs with a gap"] += self.verdicts.rights.has_gap
-        if self.verdicts.rights.has_gap:
-            return
+        newest = self.verdicts.newest
+        self.oracle.counts["runs with a gap in the log"] += newest is None
         for machine in world.machines:
             metadata = metadata_of(machine)
             assert metadata is not None
-            rules, keys = _of_image(metadata.image)
-            if rules != newest.rules or keys != newest.keys:
-                raise ViolationError(
-                    f"{machine.address} has other rights than the log: {rules}, {keys}, not {newest}"
-                )
-
-
-def _of_image(image: Any) -> tuple[dict[bytes, Rule], dict[str, bytes]]:
-    """Return the ACLs and credentials of a node's image."""
-    parts = image.section("acls").parts()
-    rules = {
-        number.to_bytes(16): Rule(
-            acl.resource_type,
-            acl.resource_name,
-            acl.pattern_type,
-            acl.principal,
-            acl.host,
-            acl.operation,
-            acl.permission_type,
-        )
-        for part in parts
-        for number, acl in part
-    }
-    by_user = image.section("scram").by_user
-    return rules, {user: credential.stored_key for (user, _), credential in by_user.items()}
+            state = state_of(metadata.image)
+            if newest is not None and not state.equals(newest):
+                raise ViolationError(f"{machine.address} has the rights {state}, not {newest}")

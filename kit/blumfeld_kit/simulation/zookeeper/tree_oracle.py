@@ -5,7 +5,7 @@ It reads the znodes in a way of its own, so that an error of the plug-in's forms
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -60,12 +60,18 @@ class _Topic:
         """Made when it is asked for."""
 
 
+def _nothing(_: Operation) -> None:
+    """Nobody asked to be told."""
+
+
 class TreeOracle:
     """Follows the tree. It keeps the first promise that a write has broken: it must not raise inside of the write."""
 
     def __init__(self) -> None:
         self.zxid = 0
         """The newest write."""
+        self.on_write: Callable[[Operation], None] = _nothing
+        """Called with each write of the tree."""
         self.failure: ViolationError | None = None
         self.controller: tuple[int, int] | None = None
         """(epoch, node id) of the controller; ``None`` while there is none."""
@@ -122,6 +128,7 @@ class TreeOracle:
         self.zxid = stamp.zxid
         for operation in operations:
             path = operation.path
+            self.on_write(operation)
             # Each node creates the empty node of producer ids.
             if path.startswith((TOPICS, DELETIONS)) or (path == PRODUCER_IDS and isinstance(operation, Set)):
                 self._check_writer(path, operation, stamp)

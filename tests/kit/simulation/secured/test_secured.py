@@ -36,9 +36,15 @@ def test_rights_hold_under_every_fault_of_the_seed(seed: int) -> None:
     assert report.counts["verdicts"] > 50
 
 
+@pytest.mark.parametrize("seed", first(1, range(20)))
+def test_rights_hold_on_a_zookeeper_under_every_fault_of_the_seed(seed: int) -> None:
+    report = Swarm(Shape(seed=seed, clients=4, seconds=8.0, consensus="zookeeper"), Secured()).run()
+    assert report.counts["verdicts"] > 50
+
+
 def test_a_verdict_that_outlives_its_acl_fails_the_seed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(AclAuthorizer, "generation", property(lambda _: 1, lambda *_: None), raising=False)
-    with pytest.raises(SwarmFailure, match="the rights forbid it at each offset"):
+    with pytest.raises(SwarmFailure, match="the rights forbid it at each step"):
         Swarm(Shape(seed=0, clients=4, seconds=4.0, faults=()), Secured()).run()
 
 
