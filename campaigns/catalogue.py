@@ -82,9 +82,18 @@ bad-input | 1 min
   What the broker answers to malformed frames, requests and batches.
   campaigns.bad_input
 
-connection-faults | 10 min
-  Clients that are killed, slow, idle or many: nothing leaks, others are served.
+connection-faults | 20 min
+  Clients that are killed, slow, idle, many or strangers: nothing leaks, others are served.
   campaigns.connection_faults
+
+strangers | 10 min
+  Fuzzed TLS handshakes and SASL frames, and connections that never log in, on both transports: nobody gets in.
+  campaigns.connection_faults --only strangers
+  campaigns.connection_faults --only strangers --set network.plugin=net_uring
+
+login-times | 3 min
+  Whether the time of an answer tells an unknown user from a wrong password: PLAIN, SCRAM, delegation tokens.
+  campaigns.login_times
 
 stalls | 20 min
   The largest request of each API: how long other connections wait meanwhile, beside Kafka.

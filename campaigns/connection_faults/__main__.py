@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from campaigns.connection_faults import crowds, deaths, exhaustion, handshakes, slow_clients
+from campaigns.connection_faults import crowds, deaths, exhaustion, handshakes, slow_clients, strangers
 from campaigns.connection_faults.fault import Fault, Result
 from campaigns.connection_faults.rounds import REPETITIONS, run
 from campaigns.terminal import console_of, print_wrong
@@ -49,7 +49,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def all_faults() -> list[Fault]:
     """In the order of the table."""
-    modules = (deaths, slow_clients, crowds, exhaustion, handshakes)
+    modules = (deaths, slow_clients, crowds, exhaustion, handshakes, strangers)
     return [fault for module in modules for fault in module.faults()]
 
 

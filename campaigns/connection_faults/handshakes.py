@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import random
 import selectors
 import socket
@@ -11,10 +10,10 @@ import ssl
 import time
 from collections.abc import Iterator, Sequence
 
-from blumfeld.testing.process import free_port
-from campaigns.certificates import Authority
+from blumfeld.testing.process import LOOPBACK
 from campaigns.connection_faults.fault import Fault, Scene, Wrong
 from campaigns.connection_faults.frames import api_versions, reset, source_of
+from campaigns.connection_faults.secured_listeners import PORTS, client_context, settings
 
 BURST = 1_000
 SILENT = 2_000
@@ -27,31 +26,6 @@ CLOSED_WITHIN_S = 15.0
 BURST_WITHIN_S = 60.0
 CALM_S = 2.0
 """Time before the burst in which the others are watched."""
-TLS_PORT = free_port()
-
-
-def settings() -> tuple[str, ...]:
-    """A listener with TLS beside the plain one."""
-    leaf = Authority().leaf()
-    return (
-        'network.listeners=[{name="PLAINTEXT",kind="broker",bind="127.0.0.1:0",inter_broker=true},'
-        f'{{name="TLS",kind="broker",bind="127.0.0.1:{TLS_PORT}"}},'
-        '{name="CONTROLLER",kind="controller",bind="127.0.0.1:0"}]',
-        "security.plugin=security",
-        'config."listener.security.protocol.map"="PLAINTEXT:PLAINTEXT,TLS:SSL,CONTROLLER:PLAINTEXT"',
-        'config."ssl.keystore.type"="PEM"',
-        f'config."ssl.keystore.key"={json.dumps(leaf.key_pem().decode())}',
-        f'config."ssl.keystore.certificate.chain"={json.dumps(leaf.certificate_pem.decode())}',
-        'config."socket.listen.backlog.size"=4096',
-    )
-
-
-def client_context() -> ssl.SSLContext:
-    """A client that trusts anyone."""
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    context.check_hostname = False
-    context.verify_mode = ssl.CERT_NONE
-    return context
 
 
 class Client:
@@ -98,7 +72,7 @@ class Client:
 
 def connected(nth: int) -> socket.socket:
     """A connection to the TLS listener."""
-    return socket.create_connection(("127.0.0.1", TLS_PORT), 10.0, source_address=(source_of(nth), 0))
+    return socket.create_connection((LOOPBACK, PORTS["TLS"]), 10.0, source_address=(source_of(nth), 0))
 
 
 def burst(scene: Scene) -> str:

@@ -336,7 +336,8 @@ class Hooks:
         Provisional: first used by a third party's plug-in.
 
         :param composition: has runtime, config, options and the transport
-        :return: SASL mechanisms by name; two plug-ins with one name fail the composition
+        :return: SASL mechanisms by name, each of which passes ``blumfeld_kit.AuthenticatorContract``; two plug-ins with
+            one name fail the composition
         """
 
     @hookspec(firstresult=True)
@@ -395,7 +396,7 @@ class Hooks:
         """Called once, if ``[quotas]`` names a plug-in; otherwise nobody is throttled. Opens nothing.
 
         :param composition: has transport, security, storage, consensus and replication
-        :return: what counts what each client takes
+        :return: what counts what each client takes, and passes ``blumfeld_kit.QuotasContract``
         """
 
     @hookspec(firstresult=True)

@@ -27,7 +27,7 @@ MIB = 1 << 20
 
 def everyday(name: str) -> Any:
     """The slow suite has what takes long, and resets: ``test_objects`` counts what they leave every day."""
-    slow = name.startswith("reset") or "20 MB" in name
+    slow = name.startswith(("reset", "strangers")) or "20 MB" in name
     return pytest.param(name, marks=pytest.mark.slow) if slow else name
 
 

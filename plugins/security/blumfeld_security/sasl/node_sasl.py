@@ -257,10 +257,10 @@ class NodeSasl:
         password = base64.b64encode(self.token_settings.secret_of(token_id)).decode()
         salt, iterations = made_up.salt, made_up.iterations
         salted = await self._hash_workers.hash(address, mechanism.salted_password, password, salt, iterations)
+        credential = credential_of(mechanism, salted, salt, iterations)
         if token is None or not self.token_settings.secret_key or self._token_left_ms(token_id) <= 0:
             return ScramUser(made_up, None)
         principal = Principal(token.owner.name, token.owner.type, token_authenticated=True)
-        credential = credential_of(mechanism, salted, salt, iterations)
         return ScramUser(credential, principal, partial(self._token_left_ms, token_id))
 
     def _token(self, token_id: str) -> Token | None:

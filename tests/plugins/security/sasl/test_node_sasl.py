@@ -12,13 +12,13 @@ from blumfeld.config.values import BrokerConfig
 from blumfeld.spi.completion import Completion
 from blumfeld.spi.context import Principal
 from blumfeld_kit.fakes.runtime import FakeRuntime
-from blumfeld_security.exchanges.scram import SHA_256, ClientFirst
+from blumfeld_security.exchanges.scram import SHA_256, ClientFirst, ScramMechanism
 from blumfeld_security.options import Options
 from blumfeld_security.sasl.authenticators import ScramUser
 from blumfeld_security.sasl.hash_workers import WORKERS
 from blumfeld_security.sasl.node_sasl import NodeSasl
 from blumfeld_security.scram.credentials import SECTION, Credentials
-from blumfeld_security.tokens.delegation_tokens import Token
+from blumfeld_security.tokens.delegation_tokens import Token, TokenSettings
 from tests.broker.harness import Quiet
 from tests.plugins.security.sasl.gate_rig import SCRAM_USERS
 
@@ -119,3 +119,43 @@ def test_logins_by_tokens_wait_for_the_workers_that_hash_passwords(known: bool) 
         known
     ] * 12
     assert most == WORKERS
+
+
+@pytest.fixture
+def work(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The names of the functions that a login's look-up calls, which take the time of its answer."""
+    done: list[str] = []
+
+    def noted(owner: Any, name: str) -> None:
+        function = getattr(owner, name)
+
+        def noting(*arguments: Any) -> Any:
+            done.append(name)
+            return function(*arguments)
+
+        monkeypatch.setattr(owner, name, noting)
+
+    noted(Credentials, "made_up")
+    noted(ScramMechanism, "salted_password")
+    noted(ScramMechanism, "hmac")
+    noted(TokenSettings, "secret_of")
+    return done
+
+
+def test_an_unknown_user_of_scram_costs_the_work_of_a_known_one(work: list[str]) -> None:
+    node = Node()
+    assert node.knows("alice")
+    known = work.copy()
+    work.clear()
+    assert not node.knows("mallory")
+    assert work == known == ["made_up"]
+
+
+def test_an_unknown_token_costs_the_work_of_a_known_one(work: list[str]) -> None:
+    node, alice = Node(), Principal("alice")
+    node.tokens = {"known": Token("known", alice, alice, (), 0, 1 << 60, 1 << 60)}
+    assert node.token("known").principal is not None
+    known = work.copy()
+    work.clear()
+    assert node.token("unknown").principal is None
+    assert work == known == ["made_up", "secret_of", "salted_password", "hmac", "hmac"]

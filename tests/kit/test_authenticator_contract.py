@@ -1,0 +1,215 @@
+"""The contract of mechanisms: the plug-in's own pass it, and each of some wrong ones fails it."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from blumfeld.config.values import BrokerConfig
+from blumfeld.spi.completion import Completion
+from blumfeld.spi.context import Principal
+from blumfeld.spi.security import Mechanisms, Stepped
+from blumfeld.wire.errors import BrokerError, ErrorCode
+from blumfeld_kit.authenticator_contract import AuthenticatorContract, Client
+from blumfeld_kit.fakes.runtime import FakeRuntime
+from blumfeld_security.exchanges.passwords import PasswordHash
+from blumfeld_security.exchanges.scram import SHA_256, SHA_512, ScramClient, ScramMechanism, credential_of
+from blumfeld_security.options import Options
+from blumfeld_security.sasl.node_sasl import NodeSasl
+from blumfeld_security.scram.credentials import SECTION, Credentials
+from tests.broker.harness import Quiet
+
+SALT = b"sixteen bytes..."
+ITERATIONS = 4_096
+
+
+class Own(AuthenticatorContract):
+    """The security plug-in's own mechanisms, with a file of users and credentials of SCRAM."""
+
+    def make_mechanisms(self, runtime: FakeRuntime) -> Mechanisms:
+        digest = hashlib.scrypt(self.password.encode(), salt=SALT, n=1 << 10, r=8, p=1, dklen=32)
+        line = f"{self.user} = '{PasswordHash(10, 8, 1, SALT, digest)}'"
+        runtime.files.write_atomically("users.toml", f"[users]\n{line}\n".encode())
+        sections = {SECTION: self._credentials()}
+        image = SimpleNamespace(
+            features={"metadata.version": 25}, section=lambda name: sections.get(name, {})
+        )
+        config = {"sasl.enabled.mechanisms": ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"]}
+        listener = SimpleNamespace(name="SASL", security_protocol="SASL_SSL")
+        composition: Any = SimpleNamespace(
+            runtime=runtime,
+            config=BrokerConfig(config, abilities=frozenset({"secures"})),
+            listeners=(listener,),
+            authenticators={},
+            metadata=SimpleNamespace(image=image),
+            data_dir="/data",
+            log=lambda _: Quiet(),
+        )
+        sasl = NodeSasl(composition, Options(plain_users="users.toml"))
+        runtime.run(sasl.start())
+        return {name: sasl._maker(name) for name in config["sasl.enabled.mechanisms"]}
+
+    def _credentials(self) -> Credentials:
+        made = {}
+        for mechanism in (SHA_256, SHA_512):
+            salted = mechanism.salted_password(self.password, SALT, ITERATIONS)
+            made[self.user, mechanism.number] = credential_of(mechanism, salted, SALT, ITERATIONS)
+        return Credentials(made)
+
+
+class TestPlain(Own):
+    mechanism = "PLAIN"
+
+    def client(self, runtime: FakeRuntime, user: str, password: str) -> Client:
+        yield f"\0{user}\0{password}".encode()
+
+
+def scram(mechanism: ScramMechanism, user: str, password: str) -> Client:
+    client = ScramClient(mechanism, user, "nonce-of-the-client")
+    challenge = client.read((yield client.first()))
+    salted = mechanism.salted_password(password, challenge.salt, challenge.iterations)
+    client.verify((yield client.proof(challenge, salted)))
+
+
+class TestScram256(Own):
+    mechanism = "SCRAM-SHA-256"
+
+    def client(self, runtime: FakeRuntime, user: str, password: str) -> Client:
+        return scram(SHA_256, user, password)
+
+
+class TestScram512(Own):
+    mechanism = "SCRAM-SHA-512"
+
+    def client(self, runtime: FakeRuntime, user: str, password: str) -> Client:
+        return scram(SHA_512, user, password)
+
+
+class Tags(AuthenticatorContract):
+    """A mechanism with one token, a name and a tag, and ways to get it wrong."""
+
+    mechanism = "TAG"
+
+    def client(self, runtime: FakeRuntime, user: str, password: str) -> Client:
+        yield f"{user}:{password}".encode()
+
+    def make_mechanisms(self, runtime: FakeRuntime) -> Mechanisms:
+        return {"TAG": lambda *_: SimpleNamespace(step=self.step(runtime))}
+
+    def step(self, runtime: FakeRuntime) -> Any:
+        def step(token: bytes) -> Stepped:
+            user, _, tag = token.decode("utf-8", "replace").partition(":")
+            if user != self.user or not hmac.compare_digest(tag.encode(), self.password.encode()):
+                raise refused()
+            return Stepped(reply=b"", principal=Principal(user))
+
+        return step
+
+
+class TestTags(Tags):
+    """It passes."""
+
+
+def refused(text: str = "Authentication failed") -> BrokerError:
+    return BrokerError(ErrorCode.SASL_AUTHENTICATION_FAILED, text)
+
+
+class TellsUsers(Tags):
+    """Says that there is no such user."""
+
+    def step(self, runtime: FakeRuntime) -> Any:
+        right = super().step(runtime)
+
+        def step(token: bytes) -> Stepped:
+            if not token.startswith(self.user.encode()):
+                raise refused("no such user")
+            return right(token)  # type: ignore[no-any-return]
+
+        return step
+
+
+class Quick(Tags):
+    """Hashes only for users that there are."""
+
+    def step(self, runtime: FakeRuntime) -> Any:
+        right = super().step(runtime)
+
+        def step(token: bytes) -> Any:
+            if not token.startswith(self.user.encode()):
+                raise refused()
+            stepped: Completion[Stepped] = Completion()
+
+            async def hash_it() -> None:
+                await runtime.offload(lambda: None)
+                try:
+                    stepped.complete(right(token))
+                except BrokerError as error:
+                    stepped.fail(error)
+
+            runtime.spawn(hash_it(), "hash")
+            return stepped
+
+        return step
+
+
+class Talks(Tags):
+    """Repeats what it was sent."""
+
+    def step(self, runtime: FakeRuntime) -> Any:
+        right = super().step(runtime)
+
+        def step(token: bytes) -> Stepped:
+            try:
+                return right(token)  # type: ignore[no-any-return]
+            except BrokerError:
+                raise refused(f"wrong: {token!r}") from None
+
+        return step
+
+
+class Breaks(Tags):
+    """Takes every token for UTF-8."""
+
+    def step(self, runtime: FakeRuntime) -> Any:
+        right = super().step(runtime)
+
+        def step(token: bytes) -> Stepped:
+            token.decode()
+            return right(token)  # type: ignore[no-any-return]
+
+        return step
+
+
+class Trusts(Tags):
+    """Lets everybody in."""
+
+    def step(self, runtime: FakeRuntime) -> Any:
+        return lambda _: Stepped(reply=b"", principal=Principal(self.user))
+
+
+@pytest.mark.parametrize(
+    ("wrong", "test"),
+    [
+        (TellsUsers, "test_a_refusal_tells_no_wrong_password_from_an_unknown_user"),
+        (Quick, "test_a_refusal_tells_no_wrong_password_from_an_unknown_user"),
+        (Talks, "test_no_secret_is_in_an_error"),
+        (Trusts, "test_a_wrong_password_is_refused"),
+    ],
+)
+def test_a_wrong_mechanism_fails_it(wrong: type[Tags], test: str) -> None:
+    with pytest.raises(AssertionError):
+        getattr(wrong(), test)()
+
+
+@pytest.mark.parametrize(("wrong", "error"), [(Breaks, UnicodeDecodeError), (Trusts, AssertionError)])
+def test_garbage_that_breaks_a_mechanism_or_logs_in_fails_it(
+    wrong: type[Tags], error: type[Exception]
+) -> None:
+    runtime = FakeRuntime()
+    made = wrong()
+    with pytest.raises(error):
+        made.test_garbage_is_refused_and_no_error_but_a_refusal_rises(runtime, made.make_mechanisms(runtime))

@@ -1,0 +1,96 @@
+"""The contract of quotas: the plug-in's own pass it, and each of some wrong ones fails it."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+import pytest
+
+from blumfeld_kit.quotas_contract import CONNECTIONS, FETCHED, MUTATIONS, PRODUCED, QuotasContract
+from blumfeld_quotas.client_quotas import ClientQuotas
+from blumfeld_quotas.entities import entity_of
+from tests.plugins.quotas.test_client_quotas import Surroundings
+
+
+class Limited(ClientQuotas):
+    """The plug-in's own, with the surroundings that have its limits."""
+
+    def __init__(self) -> None:
+        self.surroundings = Surroundings()
+        super().__init__(cast("Any", self.surroundings))
+
+
+class TestOwn(QuotasContract):
+    def make_quotas(self) -> Limited:
+        return Limited()
+
+    def limit(
+        self, quotas: Any, key: str, rate: float, *, user: str | None = None, host: str | None = None
+    ) -> None:
+        kind, name = ("ip", host) if key == CONNECTIONS else ("user", user)
+        entity = entity_of(((kind, name),))
+        present = quotas.surroundings.quotas.get(entity, {})
+        quotas.surroundings.quotas = {**quotas.surroundings.quotas, entity: {**present, key: rate}}
+
+
+class Generous(Limited):
+    """Counts nine bytes in ten."""
+
+    def produced(self, user: str, client_id: str, size_bytes: int, now_ms: float) -> float:
+        return super().produced(user, client_id, size_bytes * 9 // 10, now_ms)
+
+
+class Patient(Limited):
+    """Tells a client to wait for minutes."""
+
+    def produced(self, user: str, client_id: str, size_bytes: int, now_ms: float) -> float:
+        return super().produced(user, client_id, size_bytes, now_ms) * 100
+
+
+class Shared(Limited):
+    """Takes every user for one."""
+
+    def produced(self, user: str, client_id: str, size_bytes: int, now_ms: float) -> float:
+        return super().produced("alice-of-the-contract", client_id, size_bytes, now_ms)
+
+
+class CountsTheRefused(Limited):
+    """Counts what it refuses."""
+
+    def mutated(self, user: str, client_id: str, count: int, now_ms: float, *, strict: bool) -> float | None:
+        waits_ms = super().mutated(user, client_id, count, now_ms, strict=False)
+        return None if strict and waits_ms else waits_ms
+
+
+class Empty(Limited):
+    """Lets no fetch have a byte."""
+
+    def fetch_bytes_max(self, user: str, client_id: str) -> float | None:
+        return 0.0
+
+
+RATE = (100_000.0, 5_000, 100_000.0)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "test", "arguments"),
+    [
+        (Generous, "test_a_client_that_waits_as_it_is_told_gets_its_rate", (PRODUCED, *RATE)),
+        (Patient, "test_a_wait_is_never_longer_than_a_client_waits_for_an_answer", ()),
+        (Shared, "test_a_limit_of_one_user_is_no_limit_of_another", ()),
+        (CountsTheRefused, "test_a_strict_request_is_refused_while_there_is_a_wait_and_not_counted", ()),
+        (Empty, "test_a_fetch_may_always_have_some_bytes", ()),
+        (Empty, "test_without_a_limit_nobody_waits", ()),
+    ],
+)
+def test_wrong_quotas_fail_it(wrong: type[Limited], test: str, arguments: tuple[Any, ...]) -> None:
+    with pytest.raises(AssertionError):
+        getattr(TestOwn(), test)(wrong(), *arguments)
+
+
+def test_what_quotas_have_not_is_not_tried() -> None:
+    class Some(TestOwn):
+        keys = (FETCHED,)
+
+    with pytest.raises(pytest.skip.Exception, match=MUTATIONS):
+        Some().test_a_strict_request_is_refused_while_there_is_a_wait_and_not_counted(Limited())
