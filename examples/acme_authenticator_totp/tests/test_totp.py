@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Generator
+
 import pytest
 from acme_authenticator_totp.codes import PERIOD_MS, TotpAuthenticator, code
 from acme_authenticator_totp.plugin import read_secrets
@@ -10,7 +12,6 @@ from blumfeld.spi.secret_files import BadSecretFile
 from blumfeld.spi.security import Mechanisms
 from blumfeld.wire.errors import BrokerError
 from blumfeld_kit import AuthenticatorContract
-from blumfeld_kit.authenticator_contract import Client
 from blumfeld_kit.fakes import FakeRuntime
 
 SECRET = b"12345678901234567890"
@@ -27,7 +28,7 @@ class TestTotp(AuthenticatorContract):
         secrets = {self.user: self.password.encode()}
         return {"PLAIN": lambda *_: TotpAuthenticator(secrets, runtime.now_ms, 1)}
 
-    def client(self, runtime: FakeRuntime, user: str, password: str) -> Client:
+    def client(self, runtime: FakeRuntime, user: str, password: str) -> Generator[bytes, bytes, None]:
         """An app on a telephone, and somebody who types."""
         yield f"\0{user}\0{code(password.encode(), runtime.now_ms() // PERIOD_MS)}".encode()
 
