@@ -98,7 +98,10 @@ def distribution_files(role: str, name: str) -> dict[str, str]:
         '"blumfeld-kit>=0.1,<0.2"': _listed("blumfeld-kit>=0.1,<0.2", *facts.test_requires),
     }
     common = {path: _renamed(text, words) for path, text in _texts("common")}
-    texts["README.md"] = texts["README.md"].replace("$commands\n", common["commands.txt"])
+    is_of_a_broker = f'"{name}"' in texts["broker.toml"]  # a decoder is not: the archive has it
+    commands = common["commands.txt"].replace("$build", common["build.txt"] if is_of_a_broker else "")
+    texts["README.md"] = texts["README.md"].replace("$commands\n", commands)
+    texts["broker.toml"] += common["build.toml"] if is_of_a_broker else ""
     texts["pyproject.toml"] = common["pyproject.toml"]
     if facts.untyped:
         override = f'module = "{facts.untyped}.*"\nignore_missing_imports = true\n'

@@ -19,7 +19,7 @@ class TestAcmeObserver(ObserverContract):
 
 
 def test_it_tells_what_you_want_to_know() -> None:
-    """RED UNTIL YOU WRITE IT. Say here what you want to know; as it stands, whose requests were refused."""
+    """RED UNTIL YOU WRITE IT. Say here what you want to know; this asks whose requests were refused."""
     observer = AcmeObserver()
     observer.requests([seen(1), seen(2, error_code=3), seen(2, closed="too long")])
     assert observer.requests_seen == 3
