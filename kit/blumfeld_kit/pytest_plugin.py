@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from _pytest.terminal import TerminalReporter
 
 _CONTRACTS = {
-    "blumfeld_kit.assignor_contract": "blumfeld.spi.assignors, docs/write-an-assignor.md",
+    "blumfeld_kit.assignor_contract": "blumfeld.spi.assignors, docs/write-a-plugin.md",
     "blumfeld_kit.authorizer_contract": "blumfeld.spi.security, docs/security.md",
     "blumfeld_kit.consensus_contract": "blumfeld.spi.consensus, docs/adr/0004-consensus-contract.md",
     "blumfeld_kit.groups": "blumfeld.spi.groups, docs/adr/0006-groups-contract.md",

@@ -48,7 +48,7 @@ def test_a_failure_says_what_the_contract_demands_and_where_to_read_more(tmp_pat
     output = ran(tmp_path, "-k", "has_a_name or of_its_own")
     assert "2 failed" in output, output
     assert "The contract demands: The name has no comma and no space" in output
-    assert "Read more: blumfeld.spi.assignors, docs/write-an-assignor.md" in output
+    assert "Read more: blumfeld.spi.assignors, docs/write-a-plugin.md" in output
     assert output.count("The contract demands") == 1
     assert "'two words' ==" in output  # the kit's asserts are rewritten and show values
 
