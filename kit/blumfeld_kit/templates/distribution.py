@@ -38,7 +38,9 @@ ROLES: Mapping[str, Role] = {
         untyped="pyarrow",
     ),
     "group-protocol": Role("A group protocol for Blumfeld."),
-    "object-store": Role("An object store for Blumfeld's tiered storage."),
+    "object-store": Role(
+        "An object store for Blumfeld's tiered storage.", test_requires=("blumfeld-storage-tiered>=0.1,<0.2",)
+    ),
     "observer": Role("An observer for Blumfeld."),
     "storage": Role("A storage for Blumfeld."),
     "transport": Role("A transport for Blumfeld."),
