@@ -10,23 +10,25 @@ from importlib.metadata import version
 
 import msgspec
 
+from blumfeld.cli import built_in
 from blumfeld.kernel.manifest.named import NamedPlugin
 from blumfeld.kernel.manifest.sections import Manifest, read_manifest
 from blumfeld.kernel.supervising.derivation import node_manifests
 from blumfeld.plugging.errors import Faults, ManifestError, Problem, file_problem
 from blumfeld_builder.artefact import deployment, pyz, sbom
-from blumfeld_builder.artefact.embedded import embedded_wheel
+from blumfeld_builder.artefact.embedded import build_name, embedded_wheel
+from blumfeld_builder.artefact.library import plan_of, unpack
+from blumfeld_builder.oci import image
+from blumfeld_builder.oci.base import Base, read_base
 from blumfeld_builder.out import whole_folder, write_bytes, write_text
 from blumfeld_builder.target import Target, find_target
 from blumfeld_builder.tools import ToolFailed
 from blumfeld_builder.wheels import lock
 from blumfeld_builder.wheels.fitness import misfitting, plugin_problems, surplus
-from blumfeld_builder.wheels.requirements import Wanted, plugins_of, wanted_by
+from blumfeld_builder.wheels.requirements import CORE, Wanted, plugins_of, wanted_by
 from blumfeld_builder.wheels.resolution import resolve, take_locked
 from blumfeld_builder.wheels.supply import find_supply
 from blumfeld_builder.wheels.wheel import Wheel
-
-PLAN_FILE = "plan.json"
 
 
 class Request(msgspec.Struct, frozen=True, kw_only=True):
@@ -37,6 +39,8 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     out: str
     lock: str | None = None
     """Path of the lock that is taken, instead of resolving."""
+    base: str | None = None
+    """Path of the base of an OCI image; ``None`` writes none."""
 
 
 class Recipe(msgspec.Struct, frozen=True):
@@ -65,7 +69,11 @@ def build(request: Request, tell: Callable[[str], None]) -> None:
     with whole_folder(request.out) as folder, tempfile.TemporaryDirectory(prefix="blumfeld-build-") as work:
         try:
             wheels = chosen_wheels(recipe, work, tell)
-            _write(recipe, wheels, folder, work, tell)
+            base = None
+            if request.base is not None:
+                tell(f"reading {request.base}")
+                base = read_base(os.path.abspath(request.base), recipe.target.python, work)
+            Writing(recipe, wheels, folder, work, tell).write(base)
         except ToolFailed as failed:
             raise ManifestError(recipe.source, [Problem("", str(failed))]) from None
 
@@ -123,30 +131,76 @@ def _text_of(path: str) -> str:
         raise ManifestError(path, [file_problem(error)]) from None
 
 
-def _write(
-    recipe: Recipe, wheels: Sequence[Wheel], folder: str, work: str, tell: Callable[[str], None]
-) -> None:
-    text = lock.lock_text(wheels, recipe.wanted, recipe.target)
-    write_text(folder, lock.FILE, text)
-    copies = os.path.join(folder, lock.WHEELS)
-    os.mkdir(copies)
-    os.chmod(copies, 0o755)
-    for wheel in wheels:
-        copied = os.path.join(copies, wheel.file)
-        shutil.copyfile(wheel.path, copied)
-        os.chmod(copied, 0o644)
-    tell(f"writing {pyz.FILE} of {len(wheels)} wheels")
-    core = next(wheel.version for wheel in wheels if wheel.name == "blumfeld")
-    name, data = embedded_wheel(recipe.text, text, core)
-    write_bytes(work, name, data)
-    path = os.path.join(folder, pyz.FILE)
-    pyz.write_artefact(path, wheels, os.path.join(work, name), recipe.target, work)
-    os.chmod(path, 0o755)
-    tell("asking it for its plan")
-    plan = pyz.ask(path, "plan", "--json", source=recipe.source, work=work, target=recipe.target)
-    write_text(folder, PLAN_FILE, plan)
-    bill = sbom.sbom_text(wheels, text, version("blumfeld-builder"), recipe.target)
-    write_text(folder, sbom.FILE, bill)
-    write_text(folder, deployment.UNIT_FILE, deployment.unit_text())
-    container = deployment.containerfile_text(recipe.manifest, recipe.target)
-    write_text(folder, deployment.CONTAINERFILE, container)
+class Writing:
+    """Writes the folder of a build, from its wheels."""
+
+    def __init__(
+        self, recipe: Recipe, wheels: Sequence[Wheel], folder: str, work: str, tell: Callable[[str], None]
+    ) -> None:
+        self._recipe = recipe
+        self._wheels = wheels
+        self._folder = folder
+        self._work = work
+        self._tell = tell
+        self._lock = lock.lock_text(wheels, recipe.wanted, recipe.target)
+        self._library = os.path.join(work, "library")
+
+    def write(self, base: Base | None) -> None:
+        """Write all files, and an image if there is a base for it.
+
+        :raises ManifestError: the broker of the build refuses its manifest
+        """
+        recipe, folder = self._recipe, self._folder
+        write_text(folder, lock.FILE, self._lock)
+        self._copy_wheels()
+        self._tell("asking the broker for its plan")
+        unpack([*(wheel.path for wheel in self._wheels), self._embedded("")], self._library)
+        plan = plan_of(self._library, recipe.source, recipe.target, self._work)
+        write_text(folder, built_in.PLAN, plan)
+        embedded = self._embedded(plan)
+        self._write_pyz(embedded, plan)
+        bill = sbom.sbom_text(self._wheels, self._lock, version("blumfeld-builder"), recipe.target)
+        write_text(folder, sbom.FILE, bill)
+        write_text(folder, deployment.UNIT_FILE, deployment.unit_text())
+        container = deployment.containerfile_text(recipe.manifest, recipe.target)
+        write_text(folder, deployment.CONTAINERFILE, container)
+        if base is not None:
+            self._tell("writing the image")
+            unpack([embedded], self._library)
+            image.compile_library(self._library, recipe.target, self._work)
+            ports = deployment.ports_of(recipe.manifest)
+            image.write_image(os.path.join(folder, image.FOLDER), base, self._library, ports, self._work)
+
+    def _copy_wheels(self) -> None:
+        copies = os.path.join(self._folder, lock.WHEELS)
+        os.mkdir(copies)
+        os.chmod(copies, 0o755)
+        for wheel in self._wheels:
+            copied = os.path.join(copies, wheel.file)
+            shutil.copyfile(wheel.path, copied)
+            os.chmod(copied, 0o644)
+
+    def _embedded(self, plan: str) -> str:
+        """Write the wheel with what the artefact knows of itself, and return its path."""
+        core = next(wheel.version for wheel in self._wheels if wheel.name == CORE)
+        texts = {
+            built_in.MANIFEST: self._recipe.text,
+            built_in.LOCK: self._lock,
+            built_in.NAME: build_name(self._recipe.text, self._lock, self._recipe.source),
+            built_in.PLAN: plan,
+        }
+        name, data = embedded_wheel(texts, core)
+        write_bytes(self._work, name, data)
+        return os.path.join(self._work, name)
+
+    def _write_pyz(self, embedded: str, plan: str) -> None:
+        recipe = self._recipe
+        self._tell(f"writing {pyz.FILE} of {len(self._wheels)} wheels")
+        path = os.path.join(self._folder, pyz.FILE)
+        pyz.write_artefact(path, self._wheels, embedded, recipe.target, self._work)
+        os.chmod(path, 0o755)
+        self._tell(f"starting {pyz.FILE}")
+        told = pyz.ask(path, "plan", "--json", source=recipe.source, work=self._work, target=recipe.target)
+        if told != plan:
+            found = f"{pyz.FILE} tells another plan than its wheels do"
+            raise ManifestError(recipe.source, [Problem("", found)])

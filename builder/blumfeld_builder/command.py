@@ -8,7 +8,7 @@ from typing import Annotated, Any, NoReturn
 
 import typer
 
-from blumfeld.plugging.errors import ManifestError
+from blumfeld.plugging.errors import ManifestError, Problem
 from blumfeld_builder.build import Request, build
 
 BAD_BUILD = 2
@@ -24,13 +24,20 @@ def build_command(
         str | None,
         typer.Option(metavar="PYLOCK", help="Take exactly the wheels of this lock, and resolve nothing."),
     ] = None,
+    oci: Annotated[bool, typer.Option("--oci", help="Write an OCI image layout, too. Needs --base.")] = False,
+    base: Annotated[
+        str | None,
+        typer.Option(help="Base of the image: an OCI layout, or a folder with a root file system."),
+    ] = None,
 ) -> None:
     """Build a broker that holds what a manifest names: one file, with its lock, bill of materials and plan."""
     before = signal.signal(signal.SIGTERM, _interrupt)
     try:
-        build(
-            Request(manifest=manifest, out=out, lock=locked), lambda line: typer.echo(f"{line} …", err=True)
-        )
+        if oci != (base is not None):
+            option, other = ("--oci", "--base") if oci else ("--base", "--oci")
+            raise ManifestError("", [Problem(option, f"{option} without {other}", "both, or neither")])
+        request = Request(manifest=manifest, out=out, lock=locked, base=base)
+        build(request, lambda line: typer.echo(f"{line} …", err=True))
     except ManifestError as error:
         for line in str(error).splitlines():
             typer.echo(f"blumfeld build: {line}", err=True)

@@ -23,6 +23,9 @@ def main():
             sys.exit(f"blumfeld: built-in manifest: storage.plugin: found {point.name}: {error}")
     names = sorted(point.name for point in entry_points(group="blumfeld.plugins"))
     print(json.dumps({"plugins": names, "manifest": manifest}))
+
+if __name__ == "__main__":
+    main()
 """
 ROLES = ("net_asyncio", "consensus_kraft", "replication_isr", "groups_classic", "storage_memory")
 MANIFEST = """

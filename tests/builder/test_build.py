@@ -117,12 +117,15 @@ def test_the_same_lock_gives_the_same_bytes_elsewhere(workshop: Path, tmp_path: 
     assert os.access(elsewhere / "again/broker.pyz", os.X_OK)
 
 
-def test_the_file_holds_the_manifest_and_the_lock(workshop: Path) -> None:
+def test_the_file_holds_its_manifest_lock_and_plan(workshop: Path) -> None:
     with zipfile.ZipFile(workshop / "out/broker.pyz") as file:
-        held = {name: file.read(name) for name in file.namelist() if name.endswith(".toml")}
-    assert sorted(held.values()) == sorted(
-        [(workshop / "broker.toml").read_bytes(), (workshop / "out/pylock.toml").read_bytes()]
-    )
+        held = {
+            name.rpartition("/")[2]: file.read(name) for name in file.namelist() if "blumfeld_build/" in name
+        }
+    assert held["manifest.toml"] == (workshop / "broker.toml").read_bytes()
+    assert held["pylock.toml"] == (workshop / "out/pylock.toml").read_bytes()
+    assert held["plan.json"] == (workshop / "out/plan.json").read_bytes()
+    assert held["name.txt"].startswith(b"broker-")
 
 
 def test_pip_and_uv_install_from_the_lock(workshop: Path, tmp_path: Path) -> None:

@@ -5,23 +5,32 @@ from __future__ import annotations
 import base64
 import hashlib
 import io
+import os
 import time
 import zipfile
 from collections.abc import Mapping
 
-from blumfeld.cli.built_in import LOCK, MANIFEST, PACKAGE
+from blumfeld.cli.built_in import PACKAGE
 from blumfeld_builder.tools import TIMES
 
 DISTRIBUTION = PACKAGE.replace("_", "-")
 
 
-def embedded_wheel(manifest: str, lock: str, version: str) -> tuple[str, bytes]:
-    """Returns the wheel's file name and its bytes."""
+def build_name(manifest: str, lock: str, path: str) -> str:
+    """Returns the name of a build: that of its manifest, and a digest of what it was built from."""
+    stem = os.path.basename(path).partition(".")[0]
+    return f"{stem}-{hashlib.sha256(f'{manifest}{lock}'.encode()).hexdigest()[:12]}"
+
+
+def embedded_wheel(texts: Mapping[str, str], version: str) -> tuple[str, bytes]:
+    """Returns the wheel's file name and its bytes.
+
+    :param texts: by the names in :mod:`blumfeld.cli.built_in`
+    """
     info = f"{PACKAGE}-{version}.dist-info"
     files = {
         f"{PACKAGE}/__init__.py": '"""What this artefact was built from."""\n',
-        f"{PACKAGE}/{MANIFEST}": manifest,
-        f"{PACKAGE}/{LOCK}": lock,
+        **{f"{PACKAGE}/{name}": text for name, text in texts.items()},
         f"{info}/METADATA": f"Metadata-Version: 2.1\nName: {DISTRIBUTION}\nVersion: {version}\n",
         f"{info}/WHEEL": "Wheel-Version: 1.0\nGenerator: blumfeld-builder\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
     }

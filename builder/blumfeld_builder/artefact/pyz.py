@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 
-from blumfeld.plugging.errors import ManifestError, Problem
+from blumfeld_builder.artefact.library import complaint
 from blumfeld_builder.target import Target
 from blumfeld_builder.tools import ToolFailed, run_module, run_program
 from blumfeld_builder.wheels.wheel import Wheel
@@ -43,7 +43,4 @@ def ask(path: str, *arguments: str, source: str, work: str, target: Target) -> s
     try:
         return run_program([path, *arguments], FILE, cwd=work, env=env).output
     except ToolFailed as failed:
-        lines = (failed.said.error or failed.said.output or "no word of it").splitlines()
-        told = [line.removeprefix("blumfeld: ") for line in lines if line.startswith("blumfeld: ")]
-        problems = [Problem("", line.removeprefix("built-in manifest: ")) for line in told]
-        raise ManifestError(source, problems or [Problem("", f"the artefact failed: {lines[-1]}")]) from None
+        raise complaint(failed.said, source) from None

@@ -7,7 +7,7 @@ from importlib.util import find_spec
 
 PACKAGE = "blumfeld_build"
 """The package that the builder adds to an artefact. It holds files and no code."""
-MANIFEST, LOCK = "manifest.toml", "pylock.toml"
+MANIFEST, LOCK, PLAN, NAME = "manifest.toml", "pylock.toml", "plan.json", "name.txt"
 
 
 def built_in(name: str) -> str | None:
@@ -20,3 +20,11 @@ def built_in(name: str) -> str | None:
         return None
     with open(os.path.join(os.path.dirname(spec.origin), name), encoding="utf-8", newline="") as file:
         return file.read()
+
+
+def build_name() -> str | None:
+    """Returns the name of the build; ``None`` where this Blumfeld is no artefact."""
+    try:
+        return built_in(NAME)
+    except OSError:
+        return None  # whatever misses it needs the manifest too, and says so

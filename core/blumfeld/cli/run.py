@@ -9,6 +9,7 @@ import time
 from collections.abc import Sequence
 
 from blumfeld import __version__
+from blumfeld.cli.built_in import build_name
 from blumfeld.cli.manifest import BAD_MANIFEST, NOT_STARTED, manifest_file, open_secrets
 from blumfeld.kernel.composing.plan import Plan, make_plan
 from blumfeld.kernel.manifest.sections import read_manifest
@@ -53,7 +54,9 @@ def run(arguments: Sequence[str]) -> int:
             from blumfeld.cli.run_nodes import run_nodes
 
             return run_nodes(manifest, source, arguments, faults)
-        plan = make_plan(manifest, source, faults=faults, written=written, digest=file.digest)
+        plan = make_plan(
+            manifest, source, faults=faults, written=written, digest=file.digest, build=build_name()
+        )
     except (ManifestError, PluginContractError) as error:
         return _complain(str(error), BAD_MANIFEST)
     except StartError as error:

@@ -19,6 +19,7 @@ INSTALLED = """\
 acme-1.0.dist-info/INSTALLER,sha256=eee,4
 acme-1.0.dist-info/METADATA,sha256=ccc,7
 acme-1.0.dist-info/RECORD,,
+acme-1.0.pex-info/original-whl-info.json,sha256=fff,4
 acme/__init__.py,sha256=aaa,3
 acme/__pycache__/__init__.cpython-311.pyc,,
 acme/log.py,sha256=bbb,5

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from blumfeld.cli.built_in import build_name
 from blumfeld.cli.manifest import manifest_file
 from blumfeld.kernel.composing.plan import Plan, make_plan
 from blumfeld.kernel.manifest.sections import read_manifest
@@ -28,6 +29,6 @@ def composed(
         file.text, source, overrides=overrides, data_dir=data_dir, listen=listen, faults=faults
     )
     return [
-        make_plan(node, source, faults=faults, written=written, digest=file.digest)
+        make_plan(node, source, faults=faults, written=written, digest=file.digest, build=build_name())
         for node in node_manifests(written, source, faults)
     ]

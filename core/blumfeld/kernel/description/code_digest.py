@@ -9,6 +9,8 @@ from importlib.metadata import Distribution
 from blumfeld.plugging.digests import digest
 
 BYTECODE = ".pyc"
+INSTALLERS = (".dist-info", ".pex-info")
+"""Endings of the folders in which pip and pex write."""
 
 
 def record_digest(record: str) -> str | None:
@@ -28,7 +30,7 @@ def record_digest(record: str) -> str | None:
 
 def _counts(path: str, hashed: str) -> bool:
     top = path.partition("/")[0]
-    return bool(hashed) and top != ".." and not top.endswith(".dist-info") and not path.endswith(BYTECODE)
+    return bool(hashed) and top != ".." and not top.endswith(INSTALLERS) and not path.endswith(BYTECODE)
 
 
 def code_digest(distribution: Distribution) -> str | None:
