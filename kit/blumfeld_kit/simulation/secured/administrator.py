@@ -12,12 +12,20 @@ from blumfeld.wire.messages.alter_user_scram_credentials import (
     ScramCredentialDeletion,
 )
 from blumfeld.wire.messages.create_acls import AclCreation, CreateAclsRequest, CreateAclsResponse
+from blumfeld.wire.messages.create_delegation_token import (
+    CreateDelegationTokenRequest,
+    CreateDelegationTokenResponse,
+)
 from blumfeld.wire.messages.delete_acls import DeleteAclsFilter, DeleteAclsRequest, DeleteAclsResponse
 from blumfeld.wire.messages.describe_acls import DescribeAclsRequest, DescribeAclsResponse
+from blumfeld.wire.messages.expire_delegation_token import (
+    ExpireDelegationTokenRequest,
+    ExpireDelegationTokenResponse,
+)
 from blumfeld_kit.simulation.clients.client import ClientConnection
 from blumfeld_kit.simulation.clients.oracle import ViolationError
 from blumfeld_kit.simulation.clients.routes import RETRY_S, Routes
-from blumfeld_kit.simulation.secured.passwords import MECHANISM, USERS, Passwords
+from blumfeld_kit.simulation.secured.passwords import MECHANISM, USERS, Passwords, Token
 from blumfeld_kit.simulation.secured.rights import (
     ALL,
     ALLOW,
@@ -107,7 +115,9 @@ class Administrator:
             return await self._describe()
         if drawn < 0.25:
             return await self._change_password()
-        if drawn < 0.65 and len(rules) < RULES_MAX:
+        if drawn < 0.32:
+            return await self._change_token()
+        if drawn < 0.68 and len(rules) < RULES_MAX:
             return await self.create([self._any_rule() for _ in range(1 + random.randrange(3))])
         return await self.delete([self._any_filter() for _ in range(1 + random.randrange(2))])
 
@@ -175,6 +185,40 @@ class Administrator:
             return await self.set_password(user)
         deletion = ScramCredentialDeletion(name=user, mechanism=MECHANISM.number)
         return await self._alter(AlterUserScramCredentialsRequest(deletions=[deletion]), user, None)
+
+    async def _change_token(self) -> bool:
+        """Give a user a delegation token, or take one back."""
+        random, tokens = self._routes.random, list(self._passwords.tokens.values())
+        if tokens and random.random() < 0.4:
+            return await self._expire(tokens[random.randrange(len(tokens))])
+        owner = USERS[random.randrange(len(USERS))]
+        request = CreateDelegationTokenRequest(
+            owner_principal_type="User", owner_principal_name=owner, max_lifetime_ms=-1
+        )
+        connection = await self._routes.for_admin()
+        since = self._change_begins(connection)
+        answer = await connection.ask(request, 3, CreateDelegationTokenResponse)
+        if not _are_done("CreateDelegationToken", [answer.error_code]):
+            return False
+        token = Token(answer.token_id, owner, bytes(answer.hmac))
+        self._passwords.tokens[token.token_id] = token
+        self._verdicts.acknowledged(
+            since, lambda state: token.token_id in state.tokens, f"a token of {owner}"
+        )
+        return True
+
+    async def _expire(self, token: Token) -> bool:
+        connection = await self._routes.for_admin()
+        since = self._change_begins(connection)
+        request = ExpireDelegationTokenRequest(hmac=token.secret, expiry_time_period_ms=-1)
+        answer = await connection.ask(request, 2, ExpireDelegationTokenResponse)
+        is_gone = answer.error_code == ErrorCode.DELEGATION_TOKEN_NOT_FOUND
+        if is_gone or not _are_done("ExpireDelegationToken", [answer.error_code]):
+            return False
+        self._verdicts.acknowledged(
+            since, lambda state: token.token_id not in state.tokens, f"an end of {token}"
+        )
+        return True
 
     async def _alter(self, request: AlterUserScramCredentialsRequest, user: str, key: bytes | None) -> bool:
         connection = await self._routes.for_admin()

@@ -33,6 +33,7 @@ ZOOKEEPER_CONFIG = {
     "listener.security.protocol.map": "PLAINTEXT:SASL_PLAINTEXT",
     "sasl.enabled.mechanisms": ["PLAIN", "SCRAM-SHA-256"],
     "sasl.mechanism.inter.broker.protocol": "PLAIN",
+    "delegation.token.secret.key": "the secret of all tokens",
 }
 CONFIG = {
     **ZOOKEEPER_CONFIG,

@@ -1,6 +1,8 @@
-"""The passwords of the users of SCRAM, each of which has several in the course of a run."""
+"""The passwords of the users of SCRAM, of which each has several in a run, and their delegation tokens."""
 
 from __future__ import annotations
+
+from typing import NamedTuple
 
 from blumfeld.wire.messages.alter_user_scram_credentials import ScramCredentialUpsertion
 from blumfeld_kit.fakes.runtime import FakeRuntime
@@ -11,12 +13,23 @@ MECHANISM = MECHANISMS["SCRAM-SHA-256"]
 USERS = ("ada", "bob", "cyd")
 
 
+class Token(NamedTuple):
+    """A delegation token."""
+
+    token_id: str
+    owner: str
+    """User."""
+    secret: bytes
+
+
 class Passwords:
     """All passwords of a run, by user and number. Number 0 is never a user's credential."""
 
     def __init__(self) -> None:
         self.newest = dict.fromkeys(USERS, 0)
         """User → number of the newest password that was sent to a broker."""
+        self.tokens: dict[str, Token] = {}
+        """Id → token, also those that are gone."""
         self._keys: dict[tuple[str, int], bytes] = {}
 
     def next_upsertion(self, user: str) -> ScramCredentialUpsertion:

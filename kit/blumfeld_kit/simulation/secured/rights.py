@@ -4,18 +4,23 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Collection, Mapping
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from blumfeld.metadata.image.checkpoint import iter_records
 from blumfeld.wire.acl_operations import OPERATIONS
 from blumfeld.wire.batches.record_batch import RecordBatch
 from blumfeld.wire.messages.metadata_records import (
     AccessControlEntryRecord,
+    DelegationTokenRecord,
     RemoveAccessControlEntryRecord,
+    RemoveDelegationTokenRecord,
     RemoveUserScramCredentialRecord,
     UserScramCredentialRecord,
 )
 from blumfeld.wire.schema import Message
+
+K = TypeVar("K")
+V = TypeVar("V")
 
 TOPIC, GROUP, CLUSTER = 2, 3, 4
 LITERAL, PREFIXED = 3, 4
@@ -51,16 +56,21 @@ class Wanted(NamedTuple):
 
 
 class State(NamedTuple):
-    """All ACLs and credentials behind one record."""
+    """All ACLs, credentials and delegation tokens behind one record."""
 
     rules: Mapping[bytes, Rule]
     """Id → ACL."""
     keys: Mapping[str, bytes]
     """User of SCRAM-SHA-256 → the key that is stored for the password."""
+    tokens: Mapping[str, str]
+    """Id → owner."""
 
     def equals(self, other: State) -> bool:
-        """Whether both have the same ACLs, under whatever ids, and the same credentials."""
-        return sorted(self.rules.values()) == sorted(other.rules.values()) and self.keys == other.keys
+        """Whether both have the same ACLs, under whatever ids, and the same credentials and tokens."""
+        return sorted(self.rules.values()) == sorted(other.rules.values()) and self[1:] == other[1:]
+
+
+NONE = State({}, {}, {})
 
 
 def allows(rules: Collection[Rule], wanted: Wanted) -> bool:
@@ -92,7 +102,7 @@ class Rights:
         self.has_gap = False
         """Records were deleted before anybody saw them: nothing behind them is known."""
         self._offsets = [-1]
-        self._states = [State({}, {})]
+        self._states = [NONE]
         """The state behind each of these offsets."""
 
     def take(self, base_offset: int, data: bytes) -> None:
@@ -124,13 +134,21 @@ def _after(state: State, record: Message) -> State:
     if isinstance(record, AccessControlEntryRecord):
         return state._replace(rules={**state.rules, bytes(record.id): _rule(record)})
     if isinstance(record, RemoveAccessControlEntryRecord):
-        gone = bytes(record.id)
-        return state._replace(rules={each: rule for each, rule in state.rules.items() if each != gone})
+        return state._replace(rules=without(state.rules, bytes(record.id)))
     if isinstance(record, UserScramCredentialRecord):
         return state._replace(keys={**state.keys, record.name: bytes(record.stored_key)})
     if isinstance(record, RemoveUserScramCredentialRecord):
-        return state._replace(keys={user: key for user, key in state.keys.items() if user != record.name})
+        return state._replace(keys=without(state.keys, record.name))
+    if isinstance(record, DelegationTokenRecord):
+        return state._replace(tokens={**state.tokens, record.token_id: record.owner})
+    if isinstance(record, RemoveDelegationTokenRecord):
+        return state._replace(tokens=without(state.tokens, record.token_id))
     return state
+
+
+def without(values: Mapping[K, V], key: K) -> dict[K, V]:
+    """Return a mapping without a key."""
+    return {each: value for each, value in values.items() if each != key}
 
 
 def _rule(record: AccessControlEntryRecord) -> Rule:

@@ -25,15 +25,18 @@ from blumfeld_kit.simulation.secured.rights import (
     DENY,
     GROUP,
     LITERAL,
+    NONE,
     PREFIXED,
     TOPIC,
     Rule,
     State,
+    without,
 )
 from blumfeld_kit.simulation.secured.verdicts import Moment, Verdicts, state_of
 from blumfeld_kit.simulation.zookeeper.tree_oracle import TreeOracle
 
 ACLS, PREFIXED_ACLS, USERS = "/kafka-acl/", "/kafka-acl-extended/prefixed/", "/config/users/"
+TOKENS = "/delegation_token/tokens/"
 TYPES = {"Topic": TOPIC, "Group": GROUP, "Cluster": CLUSTER}
 PERMISSIONS = {"Allow": ALLOW, "Deny": DENY}
 MECHANISM = "SCRAM-SHA-256"
@@ -45,7 +48,7 @@ class TreeVerdicts(Verdicts):
 
     def __init__(self, tree: TreeOracle, counts: Counter[str]) -> None:
         self.counts = counts
-        self._states = [State({}, {})]
+        self._states = [NONE]
         """The tree's, by its writes."""
         self._images: dict[tuple[str, int], list[State]] = {}
         """(address, process) → the states of its image."""
@@ -67,7 +70,7 @@ class TreeVerdicts(Verdicts):
         if key not in self._images and metadata is not None:
             states = self._images[key] = [state_of(metadata.image)]
             metadata.subscribe(partial(self._stepped, states))
-        return self._images.get(key, [State({}, {})])
+        return self._images.get(key, [NONE])
 
     def _stepped(self, states: list[State], image: Any, _: ImageDelta) -> None:
         state = state_of(image)
@@ -103,6 +106,13 @@ class TreeVerdicts(Verdicts):
         if path.startswith(USERS):
             self._states.append(state._replace(keys=_with_user(state, path[len(USERS) :], data)))
             return
+        if path.startswith(TOKENS):
+            token_id = path[len(TOKENS) :]
+            tokens = without(state.tokens, token_id)
+            if data:
+                tokens[token_id] = _read(data)["owner"].replace("%3A", ":")
+            self._states.append(state._replace(tokens=tokens))
+            return
         for above, pattern in ((ACLS, LITERAL), (PREFIXED_ACLS, PREFIXED)):
             kind, slash, name = path.removeprefix(above).partition("/")
             if path.startswith(above) and slash:
@@ -112,7 +122,7 @@ class TreeVerdicts(Verdicts):
 
 
 def _with_user(state: State, user: str, data: bytes) -> dict[str, bytes]:
-    keys = {name: key for name, key in state.keys.items() if name != user}
+    keys = without(state.keys, user)
     text = _read(data)["config"].get(MECHANISM) if data else None
     if text:
         parts = dict(part.partition("=")[::2] for part in text.split(","))

@@ -37,7 +37,7 @@ from blumfeld_kit.simulation.clients.routes import (
     RETRY_S,
 )
 from blumfeld_kit.simulation.machine.host import ADDRESS, Machine
-from blumfeld_kit.simulation.secured.logins import AGAIN_AT, LoginRefusedError, log_in
+from blumfeld_kit.simulation.secured.logins import AGAIN_AT, Login, LoginRefusedError, TokenLogin, log_in
 from blumfeld_kit.simulation.secured.passwords import USERS, Passwords
 from blumfeld_kit.simulation.secured.rights import (
     ALTER,
@@ -49,6 +49,7 @@ from blumfeld_kit.simulation.secured.rights import (
     READ,
     TOPIC,
     WRITE,
+    State,
     Wanted,
 )
 from blumfeld_kit.simulation.secured.verdicts import Moment, SecuredOracle, Verdicts
@@ -59,8 +60,8 @@ T = TypeVar("T")
 PAUSE_S = 0.1
 REQUESTS_MAX = 60
 """Requests of one session at most."""
-NEWEST_CHANCE = 0.85
-"""Probability that a login is by the newest password of the user."""
+TOKEN_CHANCE, OLD_CHANCE = 0.25, 0.15
+"""Probability that a login is by a delegation token, and by any password of the user. The others are by the newest."""
 IMPOSTOR_CHANCE = 0.1
 """Probability that an impostor tries another name before its next request."""
 LEADER_CHANCE = 0.75
@@ -91,6 +92,15 @@ class Habit(Enum):
     """It doesn't, and goes on."""
     IMPOSTOR = auto()
     """It logs in again as somebody else."""
+
+
+class Proof(NamedTuple):
+    """A proof of a user's identity."""
+
+    name: str
+    login: Login
+    counts: Callable[[State], bool]
+    """Whether it counts in a state."""
 
 
 class Place(NamedTuple):
@@ -172,7 +182,8 @@ class User:
         machine = self._any(self._place.brokers)
         if leader is not None and random.random() < LEADER_CHANCE:
             machine = leader
-        session = await self.enter(machine, self._any(USERS), newest=random.random() < NEWEST_CHANCE)
+        user = self._any(USERS)
+        session = await self.enter(machine, user, self._any_proof(user))
         habit = self._any(tuple(Habit))
         try:
             for _ in range(1 + random.randrange(REQUESTS_MAX)):
@@ -188,15 +199,16 @@ class User:
             if session.connection.is_open:
                 session.connection.close()
 
-    async def enter(self, machine: Machine, user: str, *, newest: bool = True) -> Session:
-        """Connect and log in. :raises OSError: there is no way, or the login is refused"""
+    async def enter(self, machine: Machine, user: str, proof: Proof | None = None) -> Session:
+        """Connect and log in, by the newest password if not otherwise. :raises OSError: there is no way, or the login
+        is refused"""
         try:
             at = (machine.address, ADDRESS[1])
             connection = await asyncio.wait_for(connect(self._network, at, self._name), CONNECT_S_MAX)
         except TimeoutError:
             raise ConnectionError(f"no connection to {machine.address}") from None
         try:
-            lifetime_s = await self._log_in(connection, machine, user, newest=newest)
+            lifetime_s = await self._log_in(connection, machine, user, proof or self._by_password(user))
         except OSError:
             if connection.is_open:
                 connection.close()
@@ -204,25 +216,38 @@ class User:
         return Session(connection, machine, user, lifetime_s, self._network.loop.time())
 
     async def _log_in(
-        self, connection: ClientConnection, machine: Machine, user: str, *, newest: bool
+        self, connection: ClientConnection, machine: Machine, user: str, proof: Proof
     ) -> float | None:
+        since = self._verdicts.now(machine)
+        try:
+            lifetime_s = await log_in(connection, proof.login)
+        except LoginRefusedError:
+            self._oracle.counts["logins refused"] += 1
+            self._verdicts.expect(
+                since, lambda state: not proof.counts(state), f"a wrong {proof.name} of {user}"
+            )
+            raise
+        self._oracle.counts[f"logins by {proof.name}"] += 1
+        self._verdicts.expect(since, proof.counts, f"a {proof.name} of {user}")
+        return lifetime_s
+
+    def _by_password(self, user: str, *, newest: bool = True) -> Proof:
         number = self._passwords.newest[user]
         if not newest:
             number = self._random.randrange(number + 1)
-        key, counts = self._passwords.key(user, number), self._oracle.counts
-        since = self._verdicts.now(machine)
+        key = self._passwords.key(user, number)
         login = self._passwords.login(self._runtime, user, number)
-        try:
-            lifetime_s = await log_in(connection, login)
-        except LoginRefusedError:
-            counts["logins refused"] += 1
-            self._verdicts.expect(
-                since, lambda state: state.keys.get(user) != key, f"a wrong password of {user}"
-            )
-            raise
-        counts["logins"] += 1
-        self._verdicts.expect(since, lambda state: state.keys.get(user) == key, f"a password of {user}")
-        return lifetime_s
+        return Proof("password", login, lambda state: state.keys.get(user) == key)
+
+    def _any_proof(self, user: str) -> Proof:
+        """Return the newest password, an older one, or a delegation token, if the user has had one."""
+        drawn = self._random.random()
+        tokens = [token for token in self._passwords.tokens.values() if token.owner == user]
+        if tokens and drawn < TOKEN_CHANCE:
+            token = self._any(tokens)
+            login = TokenLogin(self._runtime, token)
+            return Proof("token", login, lambda state: token.token_id in state.tokens)
+        return self._by_password(user, newest=drawn < 1 - OLD_CHANCE)
 
     async def _enter_as_another(self, session: Session) -> None:
         """Log in again as somebody else. :raises OSError: it is refused, or the connection is lost"""
@@ -238,7 +263,8 @@ class User:
     async def _enter_again(self, session: Session) -> None:
         """Log in again. :raises OSError: it is refused, or the connection is lost"""
         try:
-            lifetime_s = await self._log_in(session.connection, session.machine, session.user, newest=True)
+            proof = self._by_password(session.user)
+            lifetime_s = await self._log_in(session.connection, session.machine, session.user, proof)
         except LoginRefusedError:
             await self._is_shut(session)
             raise

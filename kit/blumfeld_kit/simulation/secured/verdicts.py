@@ -165,7 +165,7 @@ class LogVerdicts(Verdicts):
 
 
 def state_of(image: Any) -> State:
-    """Return the ACLs and credentials of a node's image."""
+    """Return the ACLs, credentials and tokens of a node's image."""
     parts = image.section("acls").parts()
     rules = {
         number.to_bytes(16): Rule(
@@ -181,4 +181,7 @@ def state_of(image: Any) -> State:
         for number, acl in part
     }
     by_user = image.section("scram").by_user
-    return State(rules, {user: credential.stored_key for (user, _), credential in by_user.items()})
+    keys = {user: credential.stored_key for (user, _), credential in by_user.items()}
+    return State(
+        rules, keys, {each: str(token.owner) for each, token in image.section("delegation tokens").items()}
+    )

@@ -7,7 +7,9 @@ from blumfeld.wire.batches.builder import build_batch
 from blumfeld.wire.batches.records import Record
 from blumfeld.wire.messages.metadata_records import (
     AccessControlEntryRecord,
+    DelegationTokenRecord,
     RemoveAccessControlEntryRecord,
+    RemoveDelegationTokenRecord,
     UserScramCredentialRecord,
 )
 from blumfeld.wire.schema import Message
@@ -111,6 +113,12 @@ def test_a_right_that_is_taken_away_is_gone_behind_its_record() -> None:
     rights = taken([acl(1)], [RemoveAccessControlEntryRecord(id=acl(1).id)])
     assert rights.between(0, 1)[0].rules
     assert not rights.newest.rules
+
+
+def test_tokens_come_and_go() -> None:
+    created = DelegationTokenRecord(owner="User:ada", requester="User:admin", token_id="t")
+    rights = taken([created], [RemoveDelegationTokenRecord(token_id="t")])
+    assert [dict(state.tokens) for state in rights.between(-1, 1)] == [{}, {"t": "User:ada"}, {}]
 
 
 def test_records_that_nobody_saw_are_a_gap() -> None:

@@ -21,7 +21,7 @@ def test_without_faults_rights_change_and_sessions_end() -> None:
         "requests refused",
         "verdicts while rights changed",
         "fetches that waited while metadata changed",
-        "logins",
+        "logins by password",
         "logins again",
         "logins refused",
     ):

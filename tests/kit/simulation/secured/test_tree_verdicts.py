@@ -45,6 +45,11 @@ def test_acls_and_credentials_are_those_of_the_znodes() -> None:
     assert state(verdicts).keys == {"ada": b"stored"}
     tree.on_write(Set("/config/users/ada", json.dumps({"version": 1, "config": {}}).encode(), 0))
     assert not state(verdicts).keys
+    token = {"version": 3, "owner": "User%3Aada", "tokenId": "t"}
+    tree.on_write(Create("/delegation_token/tokens/t", json.dumps(token).encode()))
+    assert state(verdicts).tokens == {"t": "User:ada"}
+    tree.on_write(Delete("/delegation_token/tokens/t"))
+    assert not state(verdicts).tokens
 
 
 def state(verdicts: TreeVerdicts) -> Any:
