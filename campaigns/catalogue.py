@@ -205,6 +205,10 @@ closed-loop | 20 min | a C compiler, a load generator
     "default --set network.plugin=net_uring --label io_uring" --floor {floor_epoll} --small-floor
     {floor_ring} ] ?--peer=peer
 
+secured-loop | 12 min | a C compiler, OpenSSL's headers
+  Produce and fetch in plain text, TLS, and SCRAM with 100,000 ACLs, interleaved with Kafka with the same.
+  campaigns.bench.secured_loop [ --out bench-results/secured-loop.json ] ?--peer=peer
+
 compare | over 1 h | Java and Kafka
   Every workload of `blumfeld bench`, this build beside Kafka 4.3.1 and 4.4.0.
   campaigns.bench.compare --peer {peer}

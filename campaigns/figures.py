@@ -12,6 +12,9 @@ from rich.table import Table
 
 from blumfeld_bench.statistics.intervals import paired
 
+BEGIN, END = "<!-- figures -->", "<!-- end of figures -->"
+"""Marks of the place on a page that a campaign fills."""
+
 
 def options(
     name: str, doc: str | None, *, peer: bool = True, rounds: int | None = 3
@@ -60,6 +63,20 @@ def ratio(ours: Sequence[float], theirs: Sequence[float]) -> tuple[float, tuple[
     if comparison is None:
         return statistics.median(theirs) / statistics.median(ours), (0.0, float("inf"))
     return comparison.ratio, comparison.interval()
+
+
+def put_between(page: str, found: str) -> str:
+    """Return the page with what was found in the place of what stands between its marks.
+
+    :raises ValueError: the page has no marks
+    """
+    before, begin, rest = page.partition(BEGIN)
+    _, end, after = rest.partition(END)
+    if not begin or not end:
+        raise ValueError(
+            f"the page needs the lines {BEGIN} and {END}, and has no place for figures without them"
+        )
+    return f"{before}{BEGIN}\n{found}\n{END}{after}"
 
 
 def save(path: Path | None, value: object) -> None:

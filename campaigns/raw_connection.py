@@ -112,6 +112,10 @@ class RawConnection:
         assert isinstance(message, expected)
         return message
 
+    def fileno(self) -> int:
+        """Return the descriptor of the socket."""
+        return self._frames.socket.fileno()
+
     def close(self) -> None:
         """Hang up; harmless twice."""
         self._frames.close()

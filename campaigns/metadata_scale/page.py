@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from blumfeld_bench.result import Machine
+from campaigns.figures import put_between
 from campaigns.metadata_scale.serving import KILLED, FailOver, Serving
 
-BEGIN, END = "<!-- figures -->", "<!-- end of figures -->"
 GIB = 1 << 30
 NAMES = {
     ("blumfeld", "zookeeper"): "Blumfeld, ZooKeeper",
@@ -35,13 +35,7 @@ def with_figures(page: str, points: Sequence[Serving], machine: Machine) -> str:
 
     :raises ValueError: the page has no marks
     """
-    before, begin, rest = page.partition(BEGIN)
-    _, end, after = rest.partition(END)
-    if not begin or not end:
-        raise ValueError(
-            f"the page needs the lines {BEGIN} and {END}, and has no place for figures without them"
-        )
-    return f"{before}{BEGIN}\n{_figures(points, machine)}\n{END}{after}"
+    return put_between(page, _figures(points, machine))
 
 
 def _figures(points: Sequence[Serving], machine: Machine) -> str:

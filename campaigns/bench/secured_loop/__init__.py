@@ -1,0 +1,1 @@
+"""``python -m campaigns secured-loop``: produce and fetch in plain text, TLS, and SCRAM with ACLs, beside Kafka."""
