@@ -14,14 +14,16 @@ from blumfeld.wire.messages.sasl_authenticate import SaslAuthenticateRequest, Sa
 from blumfeld.wire.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 from blumfeld_security.acls.composing import STANDARD_AUTHORIZER
 from blumfeld_security.exchanges.scram import NONCE_BYTES, SHA_256, ScramClient, nonce_of
+from campaigns.certificates import Authority, private
 from campaigns.raw_connection import RawConnection
-from campaigns.secured.identities import PASSWORD, USER, make_certificates
 
 LISTENERS = {"PLAINTEXT": "PLAINTEXT", "CONTROLLER": "PLAINTEXT", "TLS": "SSL", "SCRAM": "SASL_PLAINTEXT"}
 """Listeners with their protocols."""
 PROTOCOLS = ",".join(f"{name}:{protocol}" for name, protocol in LISTENERS.items())
 WAYS = {"plain text": "PLAINTEXT", "TLS": "TLS", "SCRAM and ACLs": "SCRAM"}
 """Ways in, with their listeners. Who doesn't log in is a super user on both servers."""
+USER, PASSWORD = "alice", "correct horse"
+KEYSTORE = "node.pem"
 TOPICS = {"produce": "t", "fetch": "f"}
 ACLS_AT_ONCE = 1_000
 START_S = 180.0
@@ -112,7 +114,7 @@ def _ports() -> dict[str, int]:
 
 def ours(folder: Path, transport: str) -> SecuredServer:
     """Return this build; it isn't started."""
-    make_certificates(folder)
+    private(folder / KEYSTORE, Authority().leaf().pem())
     ports = _ports()
     rows = ", ".join(
         f'{{ name = "{name}", kind = "{"controller" if name == "CONTROLLER" else "broker"}", '
@@ -132,7 +134,7 @@ super_users = ["User:ANONYMOUS"]
 "authorizer.class.name" = "{STANDARD_AUTHORIZER}"
 "listener.security.protocol.map" = "{PROTOCOLS}"
 "ssl.keystore.type" = "PEM"
-"ssl.keystore.location" = "{folder / "node.both.pem"}"
+"ssl.keystore.location" = "{folder / KEYSTORE}"
 "sasl.enabled.mechanisms" = ["SCRAM-SHA-256"]
 """)
     return SecuredServer("blumfeld", BrokerProcess(folder, manifest, ports["PLAINTEXT"]), ports)
@@ -140,7 +142,7 @@ super_users = ["User:ANONYMOUS"]
 
 def kafka(peer: Path, folder: Path) -> SecuredServer:
     """Return Apache Kafka; it isn't started."""
-    make_certificates(folder)
+    private(folder / KEYSTORE, Authority().leaf().pem())
     ports = _ports()
     listeners = [f"{name}://{LOOPBACK}:{port}" for name, port in ports.items()]
     settings = {
@@ -155,7 +157,7 @@ def kafka(peer: Path, folder: Path) -> SecuredServer:
             "org.apache.kafka.common.security.scram.ScramLoginModule required;"
         ),
         "ssl.keystore.type": "PEM",
-        "ssl.keystore.location": str(folder / "node.both.pem"),
+        "ssl.keystore.location": str(folder / KEYSTORE),
     }
     words = [f"{key}={value}" for key, value in settings.items()]
     command = [str(peer), "start", str(folder / "data"), str(ports["PLAINTEXT"]), *words]
