@@ -10,6 +10,7 @@ import pytest
 from blumfeld.spi.context import Principal
 from blumfeld.wire.acl_operations import OPERATIONS
 from blumfeld_kit.authorizer_contract import AuthorizerContract
+from blumfeld_kit.fakes.runtime import FakeRuntime
 from blumfeld_security.acls.authorizer import AclAuthorizer
 from blumfeld_security.acls.rules import ALLOW, LITERAL, RESOURCE_TYPES, Acl, Acls, StandardRules
 
@@ -54,7 +55,8 @@ class TestAcls(AuthorizerContract):
     """The security plug-in's own."""
 
     def make_authorizer(self) -> Any:
-        authorizer = AclAuthorizer(StandardRules(), SimpleNamespace(verdict=lambda *_: None))  # type: ignore[arg-type]
+        trail: Any = SimpleNamespace(verdict=lambda *_: None)
+        authorizer = AclAuthorizer(StandardRules(), trail, FakeRuntime().scheduler)
         self._set(authorizer, Acls())
         return authorizer
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from copy import deepcopy
 
 import pytest
@@ -9,12 +10,15 @@ from msgspec import structs
 
 from blumfeld.metadata.image.cluster_image import MetadataImage
 from blumfeld.metadata.image.difference import difference
+from blumfeld.metadata.image.records import emptied
+from blumfeld.metadata.image.sections import SectionKinds
 from blumfeld.metadata.image.step import ImageStep
 from blumfeld.metadata.slices import SLICE_LOOKS
 from blumfeld.spi.cluster import ImageDelta
 from blumfeld.spi.steps import drained
 from blumfeld.wire.messages import metadata_records as records
 from blumfeld.wire.schema import Message
+from tests.metadata.acl_section import Acls, AclSection
 
 OLD, OTHER, GONE = bytes([1] * 16), bytes([2] * 16), bytes([3] * 16)
 
@@ -136,3 +140,41 @@ def test_topics_that_end_are_let_go_of(image: MetadataImage) -> None:
     assert outcome.gone == [
         partition for topic in image.topics.values() for partition in topic.partitions.values()
     ]
+
+
+def test_many_records_of_plugins_are_compared_and_freed_over_several_steps() -> None:
+    """100,000 ACLs in one step would hold the loop for some ten milliseconds."""
+    count = 4 * SLICE_LOOKS
+    acls = [records.AccessControlEntryRecord(id=n.to_bytes(16, "big"), resource_type=2) for n in range(count)]
+    old, new = (changed(MetadataImage("c", SectionKinds((AclSection(),))), *acls)[0] for _ in range(2))
+    steps, turns = difference(old, new), 0
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            found = end.value
+            break
+        turns += 1
+    assert turns >= 2 * count // SLICE_LOOKS
+    assert len(found.delta.section_records["acls"]) == len(found.gone) == count
+    assert sum(1 for _ in emptied(new)) >= count // SLICE_LOOKS
+    assert not new.kept
+
+
+def test_a_large_step_is_replayed_into_a_section_part_by_part() -> None:
+    sizes: list[int] = []
+
+    class Section(AclSection):
+        def replay(self, value: Acls, records: Sequence[Message]) -> Acls:
+            sizes.append(len(records))
+            return super().replay(value, records)
+
+    after = MetadataImage("c", SectionKinds((Section(),)))
+    step = ImageStep(after)
+    for number in range(250):
+        step.replay(records.AccessControlEntryRecord(id=number.to_bytes(16, "big"), resource_type=2))
+        if not (number + 1) % 100:
+            step.replay_sections()
+    delta = step.finish(249, 1)
+    assert sizes == [100, 100, 50]
+    assert len(delta.section_records["acls"]) == len(after.sections["acls"]) == 250

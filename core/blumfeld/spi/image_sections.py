@@ -36,7 +36,8 @@ class ImageSection(Protocol):
 
     def replay(self, value: Any, records: Sequence[Message]) -> Any:
         """Returns the value after the records, which are those of one step in the order of the log. ``value`` stays as
-        it is: other images share it. Called once a step, on the loop: costs count against its turn.
+        it is: other images share it. Called once a step, or for one part of a large step after the other, on the loop:
+        costs count against its turn.
 
         A method that raises makes the records contradict the image: the controller doesn't write them, and a node whose
         log has them doesn't start.

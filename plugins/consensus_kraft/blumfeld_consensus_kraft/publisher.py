@@ -295,6 +295,7 @@ class Publisher:
         for number, record in enumerate(ready, start=1):
             step.replay(record)
             if is_large and not number % SLICE_RECORDS:
+                step.replay_sections()
                 yield None
         delta = step.finish(placed.end_offset - 1, placed.epoch)
         self.image = image

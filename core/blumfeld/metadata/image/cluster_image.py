@@ -14,6 +14,7 @@ from typing import Any
 from blumfeld.config.values import BROKER_CONFIGS, BrokerConfig, TopicConfig, usable
 from blumfeld.metadata.image.partition_index import PartitionIndex
 from blumfeld.metadata.image.sections import NO_SECTIONS, SectionKinds
+from blumfeld.metadata.slices import SLICE_LOOKS
 from blumfeld.spi.cluster import (
     BROKER_RESOURCE,
     TOPIC_RESOURCE,
@@ -197,11 +198,17 @@ class MetadataImage:
 
     def section_records(self) -> dict[str, tuple[Message, ...]]:
         """Returns the records that the plug-ins' sections consist of, by section."""
+        return drained(self.records_by_section())
+
+    def records_by_section(self) -> Steps[dict[str, tuple[Message, ...]]]:
+        """The steps of :meth:`section_records`: there may be 100,000 ACLs. The image must not change between them."""
         by_section: dict[str, list[Message]] = {}
-        for record in self.kept.values():
+        for number, record in enumerate(self.kept.values(), 1):
             section = self.section_kinds.by_record.get(type(record))
             if section is not None:
                 by_section.setdefault(section.name, []).append(record)
+            if not number % SLICE_LOOKS:
+                yield None
         return {name: tuple(records) for name, records in by_section.items()}
 
     def __eq__(self, other: object) -> bool:

@@ -13,6 +13,7 @@ from blumfeld.metadata.image.partition_table import PartitionTable
 from blumfeld.metadata.slices import SLICE_LOOKS
 from blumfeld.spi.cluster import ImageDelta, PartitionImage, TopicImage
 from blumfeld.spi.completion import Steps
+from blumfeld.wire.schema import Message
 
 Key = TypeVar("Key")
 
@@ -21,9 +22,10 @@ class Difference(NamedTuple):
     """The way from an old image to a new one."""
 
     delta: ImageDelta
-    gone: list[PartitionImage]
-    """Partitions of the old image that the new one doesn't share. They are kept so that the caller can free them in
-    slices. Otherwise the end of the old image would free them all in one turn.
+    gone: list[PartitionImage | Message]
+    """Partitions of the old image that the new one doesn't share, and the records that the old one keeps for plug-ins.
+    They are kept so that the caller can free them in slices. Otherwise the end of the old image would free them all in
+    one turn.
     """
 
 
@@ -38,7 +40,7 @@ def difference(old: MetadataImage, new: MetadataImage) -> Steps[Difference]:
     created: list[TopicImage] = []
     deleted: list[TopicImage] = []
     changed: list[tuple[TopicImage, PartitionImage]] = []
-    gone: list[PartitionImage] = []
+    gone: list[PartitionImage | Message] = []
     looks = 0
     for name, topic in new.topics.items():
         before = old.topics.get(name)
@@ -65,6 +67,11 @@ def difference(old: MetadataImage, new: MetadataImage) -> Steps[Difference]:
         if looks >= SLICE_LOOKS:
             looks = 0
             yield None
+    for number, record in enumerate(old.kept.values(), 1):
+        gone.append(record)
+        if not number % SLICE_LOOKS:
+            yield None
+    section_records = yield from new.records_by_section()
     delta = ImageDelta(
         topics_created=tuple(created),
         topics_deleted=tuple(deleted),
@@ -72,7 +79,7 @@ def difference(old: MetadataImage, new: MetadataImage) -> Steps[Difference]:
         brokers_changed=(yield from _differing(old.brokers, new.brokers)),
         configs_changed=(yield from _differing(old.configs, new.configs)),
         features_changed=old.features != new.features,
-        section_records={**dict.fromkeys(new.section_kinds.by_name, ()), **new.section_records()},
+        section_records={**dict.fromkeys(new.section_kinds.by_name, ()), **section_records},
     )
     return Difference(delta, gone)
 
@@ -82,7 +89,7 @@ def _parts(topic: TopicImage) -> list[Mapping[int, PartitionImage]]:
     return partitions.chunks() if isinstance(partitions, PartitionTable) else [partitions]
 
 
-def _collect(topic: TopicImage, gone: list[PartitionImage]) -> Steps[None]:
+def _collect(topic: TopicImage, gone: list[PartitionImage | Message]) -> Steps[None]:
     for number, part in enumerate(_parts(topic)):
         if number:
             yield None

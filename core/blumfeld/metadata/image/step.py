@@ -39,8 +39,8 @@ class BrokenMetadata(ValueError):  # noqa: N818 - the noun says what it is
 class ImageStep:
     """Replays records into an image and collects what changed.
 
-    Each record is in the image when :meth:`replay` returns; in a plug-in's section after :meth:`finish`, which replays
-    there all records of the step at once. Replay decides nothing: it does what the record
+    Each record is in the image when :meth:`replay` returns; in a plug-in's section after :meth:`replay_sections` or
+    :meth:`finish`, which replay there all records since the one before. Replay decides nothing: it does what the record
     says. A step may span several batches. It ends with :meth:`finish` and is not used again.
     """
 
@@ -58,6 +58,8 @@ class ImageStep:
         self._configs: dict[tuple[int, str], None] = {}
         self._features = False
         self._section_records: dict[str, list[Message]] = {}
+        self._in_sections: dict[str, int] = {}
+        """Section → how many of its records are in its value."""
         self._kept: list[Message] = []
 
     def replay(self, record: Message) -> None:
@@ -76,7 +78,7 @@ class ImageStep:
         :raises BrokenMetadata: a plug-in's section can't replay its records
         """
         image = self.image
-        self._replay_sections()
+        self.replay_sections()
         image.offset = offset
         image.epoch = epoch
         image.features_epoch = offset
@@ -271,12 +273,19 @@ class ImageStep:
         if section is not None:
             self._section_records.setdefault(section.name, []).append(record)
 
-    def _replay_sections(self) -> None:
+    def replay_sections(self) -> None:
+        """Bring the plug-ins' sections up to the last record. A large step calls this for each part of it.
+
+        :raises BrokenMetadata: a section can't replay its records
+        """
         image = self.image
         for name, replayed in self._section_records.items():
-            section = image.section_kinds.by_name[name]
+            section, begin = image.section_kinds.by_name[name], self._in_sections.get(name, 0)
+            if begin == len(replayed):
+                continue
+            self._in_sections[name] = len(replayed)
             try:
-                image.sections[name] = section.replay(image.sections[name], replayed)
+                image.sections[name] = section.replay(image.sections[name], replayed[begin:])
             except Exception as error:
                 raise BrokenMetadata(
                     f"section {name} of the image can't replay its records: {error!r}"

@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from blumfeld.spi.cluster import ClusterImage, ImageDelta
-from blumfeld.spi.completion import Completion
+from blumfeld.spi.completion import Completion, Steps
 from blumfeld.spi.consensus import ClusterMetadata
 from blumfeld.spi.context import Principal
+from blumfeld.spi.scheduler import Lane, Scheduler
 from blumfeld_security.acls.rules import Acls, StandardRules
 from blumfeld_security.acls.section import SECTION
 from blumfeld_security.audit.trail import Trail
+
+REPLACED = 1_024
+"""More records than any change of a few ACLs has: a snapshot took the place of all."""
+PIECES_AT_ONCE = 16
+"""Pieces of some hundred ACLs at most that are freed in one step."""
 
 
 class AclAuthorizer:
@@ -18,8 +26,9 @@ class AclAuthorizer:
     elect a leader before anybody can read an ACL.
     """
 
-    def __init__(self, rules: StandardRules, trail: Trail) -> None:
+    def __init__(self, rules: StandardRules, trail: Trail, scheduler: Scheduler) -> None:
         self.generation = 0
+        self._scheduler = scheduler
         self._rules = rules
         self._trail = trail
         self._acls: Acls | None = None
@@ -30,8 +39,10 @@ class AclAuthorizer:
 
     def _step(self, image: ClusterImage, delta: ImageDelta) -> Completion[None] | None:
         if delta.first or SECTION in delta.section_records:
-            self._acls = image.section(SECTION)
+            before, self._acls = self._acls, image.section(SECTION)
             self.generation += 1
+            if before is not None and len(delta.section_records.get(SECTION, ())) > REPLACED:
+                self._scheduler.completed(Lane.METADATA, _let_go(before.pieces()))
         return None
 
     def authorize(
@@ -60,3 +71,9 @@ class AclAuthorizer:
         if self._acls is None:
             return user in self._rules.super_users
         return self._rules.authorize_by_type(self._acls, user, host, operation, resource_type)
+
+
+def _let_go(pieces: list[Any]) -> Steps[None]:
+    while pieces:
+        yield None
+        del pieces[-PIECES_AT_ONCE:]

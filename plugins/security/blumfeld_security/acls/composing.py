@@ -44,7 +44,7 @@ def acl_authorizer(composition: Composition, trail: Trail) -> AclAuthorizer | No
             f"{STANDARD_AUTHORIZER}, or nothing. Another authorizer is a plug-in: security.authorizer names it",
         )
     rules = StandardRules(frozenset(acls.super_users), acls.allow_everyone_if_no_acl_found)
-    return AclAuthorizer(rules, trail)
+    return AclAuthorizer(rules, trail, composition.runtime.scheduler)
 
 
 def acl_handlers(composition: Composition) -> Sequence[ApiHandler]:

@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from ipaddress import AddressValueError, IPv6Address
 from itertools import islice
+from typing import Any
 
 import msgspec
 
@@ -237,6 +238,19 @@ class Acls:
         """Yields all ACLs, some hundred at a time, each with the number of its id (:func:`id_of`)."""
         for leaf in self._by_id.leaves():
             yield leaf.items()
+
+    def pieces(self) -> list[Any]:
+        """Returns what the value is made of, for a caller that lets it go a few pieces at a time, the last ones first: to
+        free 100,000 ACLs at once takes a tenth of a second."""
+        pieces: list[Any] = [*self._by_id.leaves(), *self.resources.leaves()]
+        subjects = list(self.subjects.leaves())
+        for leaf in subjects:
+            for subject in leaf.values():
+                mappings: list[PersistentMap[Pattern, Any]] = [subject.by_pattern, *subject.allowing.values()]
+                for mapping in mappings:
+                    pieces += mapping.leaves()
+        pieces += subjects
+        return pieces
 
     def verdict(
         self, principal: str, host: str, operation: int, resource_type: int, name: str
