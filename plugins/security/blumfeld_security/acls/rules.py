@@ -240,8 +240,8 @@ class Acls:
             yield leaf.items()
 
     def pieces(self) -> list[Any]:
-        """Returns what the value is made of, for a caller that lets it go a few pieces at a time, the last ones first: to
-        free 100,000 ACLs at once takes a tenth of a second."""
+        """Returns what the value is made of, for a caller that lets it go a few pieces at a time, the last ones first.
+        To free 100,000 ACLs at once takes a tenth of a second."""
         pieces: list[Any] = [*self._by_id.leaves(), *self.resources.leaves()]
         subjects = list(self.subjects.leaves())
         for leaf in subjects:
