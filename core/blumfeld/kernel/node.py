@@ -16,6 +16,7 @@ import msgspec
 from blumfeld.broker.serving.counts import NodeMetrics
 from blumfeld.config.addresses import host_and_port
 from blumfeld.config.values import BrokerConfig, ConfigError
+from blumfeld.kernel.build_needs import BuildLacks, check_needs
 from blumfeld.kernel.composing.composition import NodeComposition
 from blumfeld.kernel.composing.plan import Plan
 from blumfeld.kernel.identity import (
@@ -26,18 +27,20 @@ from blumfeld.kernel.identity import (
 )
 from blumfeld.kernel.manifest.kafka_config import keys_without_effect, transport_limits
 from blumfeld.kernel.runtime.real_files import absolute_path
+from blumfeld.kernel.storage_mark import OF_KAFKAS_FORM, check_marks, write_marks
 from blumfeld.kernel.watching.event_log import EventLogs
+from blumfeld.metadata.brokers.feature_levels import supported_features
 from blumfeld.plugging.errors import Faults, ManifestError, Problem, shown
 from blumfeld.plugging.plugins import PlannedPlugin, PluginSet, RefusedBy
 from blumfeld.spi.assignors import ConsumerAssignor
 from blumfeld.spi.completion import Completion
-from blumfeld.spi.consensus import cluster_id_keeper
+from blumfeld.spi.consensus import StoredMetadata, cluster_id_keeper, stored_metadata
 from blumfeld.spi.image_sections import ControllerCommand, ImageSection
 from blumfeld.spi.object_store import StoreFactory
 from blumfeld.spi.observer import Observer
 from blumfeld.spi.runtime import Runtime
 from blumfeld.spi.security import Authorizer, MakeAuthenticator, Mechanisms
-from blumfeld.spi.storage import several_directories
+from blumfeld.spi.storage import lasting, several_directories
 from blumfeld.spi.tiering import tiering
 from blumfeld.spi.transport import ConnectionHandler, Limits, Listener
 from blumfeld.wire.errors import BrokerError, ErrorCode, PluginContractError
@@ -80,10 +83,10 @@ class StartError(Exception):
     def __init__(self, part: str, cause: Exception) -> None:
         super().__init__(f"{part}: {_in_words(cause)}")
         self.part = part
-        self.is_final = isinstance(cause, IdentityError) or (
+        self.is_final = isinstance(cause, IdentityError | BuildLacks) or (
             isinstance(cause, BrokerError) and cause.code is ErrorCode.INCONSISTENT_CLUSTER_ID
         )
-        """Whether another start would end the same way: the node's id or its cluster's is wrong."""
+        """Whether another start would end the same way: the node's id or its cluster's is wrong, or the build."""
 
 
 def _in_words(cause: Exception) -> str:
@@ -313,6 +316,8 @@ class Node:
     async def start(self) -> None:
         """Start every part. When this returns, a client that connects is served.
 
+        What the directories need of the build is checked before any listener opens.
+
         Controller listeners open before the consensus joins: the voters of a quorum reach each other through them.
         Then come the image, up to the high watermark of the quorum's leader; the registration; the replicas; and the
         end of fencing. Broker listeners open last, so that an accepted connection means that the node is ready. Only
@@ -343,15 +348,7 @@ class Node:
             self.starting = "network"
             self._when_stopped("network", self._stop_transport)
             self._when_stopped("peers", broker.peers.stop)
-            await self._listen(lambda listener: listener.kind == "controller")
-            self.starting = "consensus"
-            # Its stop is legal at any point of its start. One that is cancelled has begun to write the metadata log,
-            # which the storage may close only when that is over.
-            if "consensus" not in self._started:  # one that keeps the cluster's id was asked for it already
-                self._when_stopped("consensus", composition.metadata.stop)
-            self._when_stopped("controller", composition.metadata.resign)
-            await composition.metadata.start()
-            await self._caught_up()
+            await self._start_consensus()
             if composition.made("replication") is not None:
                 self.starting = "replication"
                 await composition.replication.start()
@@ -376,6 +373,36 @@ class Node:
             if isinstance(error, Exception):
                 raise StartError(self.starting, error) from error
             raise
+
+    async def _start_consensus(self) -> None:
+        """Read what the directories hold of the metadata, open the controller listeners, join, and catch up."""
+        composition = self.composition
+        self.starting = "consensus"
+        # Its stop is legal at any point of its start. One that is cancelled has begun to write the metadata log,
+        # which the storage may close only when that is over.
+        if "consensus" not in self._started:  # one that keeps the cluster's id was asked for it already
+            self._when_stopped("consensus", composition.metadata.stop)
+        stored = stored_metadata(composition.metadata)
+        if stored is not None:
+            await stored.open()
+            self._check_needs(stored)
+        self.starting = "network"
+        await self._listen(lambda listener: listener.kind == "controller")
+        self.starting = "consensus"
+        self._when_stopped("controller", composition.metadata.resign)
+        await composition.metadata.start()
+        await self._caught_up()
+        if stored is not None:
+            self._check_needs(stored)  # of what other nodes have written since
+
+    def _check_needs(self, stored: StoredMetadata) -> None:
+        """Refuse to serve metadata that needs what this build lacks.
+
+        :raises BuildLacks: it does
+        """
+        composition = self.composition
+        features = supported_features(composition.features)
+        check_needs(stored.needs(), features, composition.image_sections, self.plan)
 
     async def _caught_up(self) -> None:
         """Wait for the image, and say so: without a quorum a start waits here for good."""
@@ -443,8 +470,14 @@ class Node:
             formatted = bool(formatted_directories(composition.runtime, directories, zookeeper=True))
             composition.cluster_id = await keeper.agreed_cluster_id(known, is_formatted=formatted)
         self.starting = "storage"
+        (innermost,) = self.plugins.of_role("local_storage") or self.plugins.of_role("storage")
+        files = composition.runtime.files
+        check_marks(files, directories, innermost.name)
         await composition.storage.start(composition.cluster_id, node.id)
         self._when_stopped("storage", self._stop_storage)
+        if innermost.name != OF_KAFKAS_FORM and lasting(composition.local_storage) is not None:
+            online = {place.path for place in composition.local_storage.log_dirs() if place.online}
+            write_marks(files, [path for path in directories if path in online], innermost.name)
 
     async def _stop_storage(self) -> None:
         await self.composition.storage.stop(self.broker.membership.broker_epoch)

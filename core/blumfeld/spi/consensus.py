@@ -8,7 +8,7 @@ AlterPartitionReassignments, AssignReplicasToDirs, ElectLeaders, UpdateFeaturesâ
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from enum import Enum
 from typing import Protocol, cast
 
@@ -79,6 +79,44 @@ class ClusterIdKeeper(Protocol):
 def cluster_id_keeper(metadata: ClusterMetadata) -> ClusterIdKeeper | None:
     """Return the same object, if it is a :class:`ClusterIdKeeper`."""
     return cast("ClusterIdKeeper", metadata) if hasattr(metadata, "agreed_cluster_id") else None
+
+
+class MetadataNeeds(msgspec.Struct, frozen=True, kw_only=True):
+    """What the cluster's metadata needs of the build that serves it."""
+
+    features: Mapping[str, int]
+    """The finalized levels above 0."""
+    records: Mapping[str, Message]
+    """Part of the metadata that only a plug-in gives a meaning â†’ one of its records. The parts: ``acl``, ``scram``,
+    ``token``, ``quota``."""
+    internal_topics: frozenset[str]
+    """The coordinators' topics that exist."""
+    tiered_topics: tuple[str, ...]
+    """Topics with ``remote.storage.enable``."""
+
+
+class StoredMetadata(Protocol):
+    """A consensus whose metadata lies in the node's directories. It can be asked what it needs before a listener
+    opens."""
+
+    async def open(self) -> None:
+        """Read it. Called once, after the storage has started and before ``start``.
+
+        :raises OSError: as ``start``
+        :raises ValueError: as ``start``
+        """
+        ...
+
+    def needs(self) -> MetadataNeeds:
+        """Return what the metadata needs that this node knows: before ``start`` that of its directories, later that of
+        its image.
+        """
+        ...
+
+
+def stored_metadata(metadata: ClusterMetadata) -> StoredMetadata | None:
+    """Return the same object, if it is a :class:`StoredMetadata`."""
+    return cast("StoredMetadata", metadata) if hasattr(metadata, "needs") else None
 
 
 ImageListener = Callable[[ClusterImage, ImageDelta], Completion[None] | None]

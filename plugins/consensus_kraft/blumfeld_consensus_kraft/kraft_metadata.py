@@ -11,11 +11,12 @@ from __future__ import annotations
 
 from blumfeld.metadata.image.cluster_image import MetadataImage
 from blumfeld.metadata.image.listeners import ImageListeners
+from blumfeld.metadata.image.needs import needs_of
 from blumfeld.metadata.image.sections import SectionKinds
 from blumfeld.spi.cluster import ClusterImage
 from blumfeld.spi.completion import Completion
 from blumfeld.spi.consensus import Controller as ControllerId
-from blumfeld.spi.consensus import ImageListener, OnBehalf, Quorum, ReplicaDriver
+from blumfeld.spi.consensus import ImageListener, MetadataNeeds, OnBehalf, Quorum, ReplicaDriver
 from blumfeld.spi.hooks import Composition
 from blumfeld.spi.peers import PeerChannel
 from blumfeld.wire.errors import BrokerError, ErrorCode
@@ -24,7 +25,7 @@ from blumfeld.wire.messages.describe_quorum import DescribeQuorumRequest
 from blumfeld.wire.messages.remove_raft_voter import RemoveRaftVoterRequest
 from blumfeld.wire.schema import Message
 from blumfeld_consensus_kraft.forwarder import Forwarder, OwnController
-from blumfeld_consensus_kraft.opened_metadata import open_metadata
+from blumfeld_consensus_kraft.opened_metadata import OpenedMetadata, open_metadata
 from blumfeld_consensus_kraft.publisher import Publisher, Reply
 from blumfeld_consensus_kraft.quorum.description import describe_quorum, known_quorum
 from blumfeld_consensus_kraft.quorum.membership import ConfiguredVoters
@@ -61,6 +62,8 @@ class KraftMetadata:
         self._forwarder = Forwarder(self._runtime, self._leader_channel, self._publisher.when_shown)
         self._registrar = ControllerRegistrar(composition, self, lambda: self._publisher.image, self._events)
         self._replica: MetadataReplica | None = None
+        self._opened: OpenedMetadata | None = None
+        """Between :meth:`open` and :meth:`start`."""
 
     # What others read
 
@@ -107,19 +110,33 @@ class KraftMetadata:
 
     # Start and stop
 
-    async def start(self) -> None:
-        """Read snapshot and log, and join the quorum. The only voter leads, and bootstraps a new cluster, before this
-        returns.
+    async def open(self) -> None:
+        """Read snapshot and log.
 
         :raises OSError: the metadata directory can't be used
         :raises ValueError: the log can't be read, or has a ``metadata.version`` that this build does not write
         """
-        opened = await open_metadata(
+        self._opened = await open_metadata(
             self._composition,
             self._warn,
             self._configured.is_alone,
             force_empty_metadata=self._force_empty_metadata,
         )
+
+    def needs(self) -> MetadataNeeds:
+        """As ``StoredMetadata.needs``."""
+        return needs_of(self._publisher.image) if self._opened is None else self._opened.needs
+
+    async def start(self) -> None:
+        """Join the quorum with what :meth:`open` has read, which is called here where nobody did. The only voter leads,
+        and bootstraps a new cluster, before this returns.
+
+        :raises OSError, ValueError: as :meth:`open`
+        """
+        if self._opened is None:
+            await self.open()
+        opened, self._opened = self._opened, None
+        assert opened is not None
         replica = self._replica = MetadataReplica(
             self._composition,
             opened,
@@ -151,6 +168,8 @@ class KraftMetadata:
     async def stop(self) -> None:
         """Wait for the writes under way, fail the commands that still wait, close the log."""
         self._registrar.stop()
+        if self._opened is not None:
+            self._opened.log.close()
         if self._replica is not None:
             await self._replica.stop()
 

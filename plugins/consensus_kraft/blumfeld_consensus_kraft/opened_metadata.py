@@ -11,9 +11,11 @@ from blumfeld.metadata.brokers.feature_levels import default_levels, supported_f
 from blumfeld.metadata.image.bootstrap import bootstrap_checkpoint
 from blumfeld.metadata.image.checkpoint import BOOTSTRAP_NAME, decode_checkpoint
 from blumfeld.metadata.image.cluster_image import METADATA_VERSION_FEATURE
+from blumfeld.metadata.image.needs import NEEDING, needs_of
 from blumfeld.metadata.image.record_frame import METADATA_VERSION
 from blumfeld.metadata.image.records import feature_records
 from blumfeld.metadata.image.sections import SectionKinds
+from blumfeld.spi.consensus import MetadataNeeds
 from blumfeld.spi.hooks import Composition
 from blumfeld.spi.internal_topics import CLUSTER_METADATA_TOPIC, CLUSTER_METADATA_TOPIC_ID
 from blumfeld.spi.storage import LogDirInfo, PartitionLog, TopicPartition, lasting
@@ -34,6 +36,8 @@ class OpenedMetadata(NamedTuple):
     loaded: Loaded
     bootstrap: list[Message]
     """Records that a new cluster begins with; none where the log has a ``metadata.version``."""
+    needs: MetadataNeeds
+    """What all of it needs of the build."""
 
 
 async def open_metadata(
@@ -69,7 +73,9 @@ async def open_metadata(
     log = await open_log(composition)
     section_kinds = SectionKinds(composition.image_sections)
     loaded = load(log, composition.cluster_id, warn, section_kinds, is_alone)
-    level = _metadata_version(loaded)
+    behind = [record for placed in loaded.tail for record in placed.decoded() if type(record) in NEEDING]
+    needs = needs_of(loaded.image, behind)
+    level = needs.features.get(METADATA_VERSION_FEATURE)
     if level is None and others:
         log.close()
         raise _metadata_is_lost(directory, others)
@@ -77,25 +83,15 @@ async def open_metadata(
     bootstrap = _bootstrap(composition, directory.path) if level is None and votes else []
     if composition.migration is not None:
         bootstrap = [record for record in bootstrap if _is_of_quorum(record)]
-    for record in bootstrap:
-        if isinstance(record, FeatureLevelRecord) and record.name == METADATA_VERSION_FEATURE:
-            level = record.feature_level
+    if bootstrap:
+        needs = needs_of(loaded.image, [*behind, *bootstrap])
+        level = needs.features.get(METADATA_VERSION_FEATURE)
     if level not in (METADATA_VERSION, None):
         raise ValueError(
             f"the cluster has {METADATA_VERSION_FEATURE} {level}, this build writes {METADATA_VERSION} only: "
             f"upgrade it with Apache Kafka's kafka-features first"
         )
-    return OpenedMetadata(log, loaded, bootstrap)
-
-
-def _metadata_version(loaded: Loaded) -> int | None:
-    """Returns the level in the image, or the last one in the log behind it."""
-    level = loaded.image.features.get(METADATA_VERSION_FEATURE)
-    for placed in loaded.tail:
-        for record in placed.decoded():
-            if isinstance(record, FeatureLevelRecord) and record.name == METADATA_VERSION_FEATURE:
-                level = record.feature_level
-    return level
+    return OpenedMetadata(log, loaded, bootstrap, needs)
 
 
 async def open_log(composition: Composition) -> PartitionLog:
