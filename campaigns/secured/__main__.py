@@ -118,7 +118,7 @@ class Try:
                 environment=self.wrong.access.save(Path(folder)),
             )
         words = self.wrong.said
-        is_said = any(map(cluster.said, words))
+        is_said = not words or any(map(cluster.said, words))
         self.row.cells[name] = refused_cell(cell, name, "" if is_said else " or ".join(words))
         return self
 

@@ -56,6 +56,9 @@ class Stepped(msgspec.Struct, frozen=True, kw_only=True):
     """The principal, once the exchange is over."""
     lifetime_ms: float | None = None
     """The longest time that the login is good for: a token's. ``None`` for no limit of its own."""
+    refused: str | None = None
+    """Why the login has failed already, for the log, where a mechanism lets the client read a message first. It is
+    counted now: not every client sends the step that is then refused."""
 
 
 class Authenticator(Protocol):

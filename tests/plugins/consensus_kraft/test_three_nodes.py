@@ -451,7 +451,9 @@ def test_only_the_leader_gives_snapshots(cluster: Cluster) -> None:
         topic = RequestTopicSnapshot(name="__cluster_metadata", partitions=[partition_snapshot])
         request = FetchSnapshotRequest(topics=[topic])
         answer = cluster.run(
-            cluster.machines[machine_id].run(metadata.replica.snapshot_exchange.serve(request, 1))
+            cluster.machines[machine_id].run(
+                metadata.replica.snapshot_exchange.serve(request, 1, "CONTROLLER")
+            )
         )
         assert isinstance(answer, FetchSnapshotResponse)
         expected = (
@@ -552,7 +554,9 @@ def test_a_leader_stays_while_a_voter_takes_a_snapshot() -> None:
         )
         topic = RequestTopicSnapshot(name="__cluster_metadata", partitions=[partition_snapshot])
         request = FetchSnapshotRequest(replica_id=others[0], topics=[topic], max_bytes=100)
-        cluster.run(cluster.machines[leader].run(metadata.replica.snapshot_exchange.serve(request, 1)))
+        cluster.run(
+            cluster.machines[leader].run(metadata.replica.snapshot_exchange.serve(request, 1, "CONTROLLER"))
+        )
         cluster.wait(1)
         assert metadata.replica.driver.raft.leadership is not None
     cluster.wait(5)

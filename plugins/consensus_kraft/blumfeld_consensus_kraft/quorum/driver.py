@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 from blumfeld.log.quorum_state import NO_ID, NOBODY, QuorumState
@@ -198,10 +198,13 @@ class RaftDriver:
         """A snapshot can't be had."""
         self._step(lambda now_ms: self.raft.download_failed(epoch, now_ms))
 
-    def handle(self, message: Message, peer_host: str, version: int) -> Completion[Message]:
+    def handle(
+        self, message: Message, peer_host: str, version: int, listener: str = ""
+    ) -> Completion[Message]:
         """Answer a request of another replica. A request whose epoch leaps is logged with the address of its sender.
 
         :param version: the request's, which the answer has, too
+        :param listener: the one by which the request came
 
         Fails with BrokerError: INCONSISTENT_CLUSTER_ID, INVALID_REQUEST, NOT_LEADER_OR_FOLLOWER while stopping.
         """
@@ -221,7 +224,7 @@ class RaftDriver:
             if isinstance(answer, BrokerError):
                 answered.fail(answer)
                 return
-            nodes = self.leader_node(answer.leader_id)
+            nodes = self.leader_node(answer.leader_id, listener)
             answered.complete(answer_to_wire(answer, message, nodes, version))
 
         limits = None
@@ -241,15 +244,19 @@ class RaftDriver:
             own_epoch=self.raft.epoch,
         )
 
-    def leader_node(self, leader_id: int) -> list[tuple[int, str, int]]:
-        """The leader as (node id, host, port), where it is known."""
-        if leader_id == self.raft.me.id:
-            return [
-                (leader_id, own_endpoint.host, own_endpoint.port)
-                for own_endpoint in self._own_endpoints()[:1]
-            ]
-        endpoint = self.endpoints.endpoint(leader_id, self._listener)
-        return [] if endpoint is None else [(leader_id, endpoint.host, endpoint.port)]
+    def leader_node(self, leader_id: int, listener: str = "") -> list[tuple[int, str, int]]:
+        """The leader as (node id, host, port), where it is known.
+
+        :param listener: the one by which the other node asks. It dials the leader by the same, so that is what it is
+            told, if the leader has it
+        """
+        endpoints: Sequence[Endpoint] = self._own_endpoints()
+        if leader_id != self.raft.me.id:
+            voter = self.endpoints.voters.voters.get(leader_id)
+            known = self.endpoints.endpoint(leader_id, self._listener)
+            endpoints = voter.endpoints if voter is not None else [known] if known is not None else []
+        of_listener = [endpoint for endpoint in endpoints if endpoint.listener == listener]
+        return [(leader_id, endpoint.host, endpoint.port) for endpoint in (of_listener or endpoints)[:1]]
 
     def replaced_by_snapshot(self, loaded: Loaded) -> None:
         """The log goes on behind a snapshot, whose voter set counts. Call ``log_changed`` next."""

@@ -50,12 +50,12 @@ def quorum_handlers(
     def handle(request: Message, context: RequestContext) -> Completion[Message]:
         if not context.authorize("ClusterAction", "Cluster", "kafka-cluster"):
             raise BrokerError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
-        return driver().handle(request, context.peer_host, context.api_version)
+        return driver().handle(request, context.peer_host, context.api_version, context.listener.name)
 
     def snapshot(request: FetchSnapshotRequest, context: RequestContext) -> Completion[Message]:
         if not context.authorize("ClusterAction", "Cluster", "kafka-cluster"):
             raise BrokerError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
-        return snapshot_exchange().serve(request, context.api_version)
+        return snapshot_exchange().serve(request, context.api_version, context.listener.name)
 
     def describe(request: DescribeQuorumRequest, context: RequestContext) -> Completion[Message]:
         if not context.authorize("Describe", "Cluster", "kafka-cluster"):

@@ -75,23 +75,27 @@ class SnapshotExchange:
         """Fetch nothing any more: another leader, or the end of this node."""
         self._fetcher.stop()
 
-    def serve(self, request: FetchSnapshotRequest, version: int) -> Completion[Message]:
+    def serve(self, request: FetchSnapshotRequest, version: int, listener: str) -> Completion[Message]:
         """Answer a follower. Only the leader has snapshots for others; a part that it gives counts as a fetch.
 
         :param version: the request's, which the answer has, too
+        :param listener: the one by which the request came
         Fails with BrokerError: INCONSISTENT_CLUSTER_ID, KAFKA_STORAGE_ERROR.
         """
         if request.cluster_id not in (None, self._composition.cluster_id):
             raise BrokerError(ErrorCode.INCONSISTENT_CLUSTER_ID)
         served: Completion[Message] = Completion()
-        self._composition.runtime.spawn(self._serve(request, version, served), "serve a metadata snapshot")
+        self._composition.runtime.spawn(
+            self._serve(request, version, listener, served), "serve a metadata snapshot"
+        )
         return served
 
-    async def _serve(self, request: FetchSnapshotRequest, version: int, served: Completion[Message]) -> None:
+    async def _serve(
+        self, request: FetchSnapshotRequest, version: int, listener: str, served: Completion[Message]
+    ) -> None:
         raft = self._driver.raft
-        known = KnownLeader(
-            raft.leader_id, raft.epoch, raft.leadership is not None, self._driver.leader_node(raft.leader_id)
-        )
+        nodes = self._driver.leader_node(raft.leader_id, listener)
+        known = KnownLeader(raft.leader_id, raft.epoch, raft.leadership is not None, nodes)
         try:
             answer = await serve_snapshot(request, self._source, known)
         except OSError as error:

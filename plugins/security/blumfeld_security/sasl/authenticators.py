@@ -155,7 +155,7 @@ class BearerAuthenticator:
             if isinstance(done.error, InvalidToken):
                 message = oauthbearer.error_message(done.error.status, self._scope)
                 self._refusal = LoginRefused(str(done.error), message.decode())
-                stepped.complete(Stepped(reply=message))
+                stepped.complete(Stepped(reply=message, refused=str(done.error)))
             elif done.error is not None:
                 stepped.fail(done.error)
             else:

@@ -82,6 +82,7 @@ class Session:
         "connection",
         "expires_ms",
         "gate",
+        "is_refused",
         "mechanism",
         "principal",
         "raw",
@@ -98,6 +99,8 @@ class Session:
         self.mechanism = ""
         """Mechanism of the present exchange, or of the last one."""
         self.authenticator: Authenticator | None = None
+        self.is_refused = False
+        """Whether the exchange has failed and its failure is counted, though the client may send another step."""
         self.raw = False
         """Whether tokens come without a header."""
         self.wrong_mechanism: str | None = None
@@ -211,8 +214,8 @@ class Gate:
         session.timer = self._runtime.call_later(self.settings.login_ms_max, lambda: self._too_late(session))
 
     def _too_late(self, session: Session) -> None:
-        """Close a connection that took too long. One that said nothing gets no line in the log: controllers watch
-        brokers by such connections, and open the next."""
+        """Close a connection that took too long. One that said nothing gets no line in the log: a controller that
+        has no login for brokers watches them by such connections, and opens the next."""
         reason = "no login in time"
         if session.state is State.NEW and not session.api_versions:
             self._shut(session)
@@ -359,7 +362,10 @@ class Gate:
                 except LoginRefused as refusal:
                     refused(refusal)
                 else:
-                    stepped(completion.result())
+                    step = completion.result()
+                    if step.refused is not None:
+                        self._note_failure(session, step.refused)
+                    stepped(step)
             elif isinstance(error, BrokerError):
                 refused(error)
             else:
@@ -438,13 +444,17 @@ class Gate:
 
     def _fail(self, session: Session, refusal: BrokerError) -> Completion[None]:
         """Count and log a failed login. Completes when its answer may be sent."""
-        connection = session.connection
         self._shut(session)
+        if not session.is_refused:
+            self._note_failure(session, refusal.reason if isinstance(refusal, LoginRefused) else str(refusal))
+        return self._delay()
+
+    def _note_failure(self, session: Session, reason: str) -> None:
+        connection = session.connection
+        session.is_refused = True
         self._counts.failed(connection.listener.name, session.mechanism)
         self._failed_logins.failed(connection.peer_host, self._runtime.monotonic_ms())
-        reason = refusal.reason if isinstance(refusal, LoginRefused) else str(refusal)
         self._say(session, f"{session.kind} failed", reason)
-        return self._delay()
 
     def _delay(self) -> Completion[None]:
         waited: Completion[None] = Completion()

@@ -7,6 +7,7 @@ from typing import Any, cast
 import pytest
 
 from blumfeld.log.quorum_state import EPOCH_MAX, QuorumState
+from blumfeld.spi.cluster import Endpoint
 from blumfeld.spi.completion import Completion
 from blumfeld.wire.errors import BrokerError, ErrorCode
 from blumfeld.wire.messages import fetch, vote
@@ -19,7 +20,7 @@ from blumfeld_consensus_kraft.raft.messages import BeginEpoch, FetchRequest, Vot
 from blumfeld_consensus_kraft.raft.raft import Raft
 from blumfeld_consensus_kraft.raft.roles import Prospective
 from blumfeld_consensus_kraft.raft.settings import Stored
-from blumfeld_consensus_kraft.raft.voters import ReplicaKey, VoterHistory
+from blumfeld_consensus_kraft.raft.voters import ReplicaKey, Voter, VoterHistory, VoterSet
 from blumfeld_consensus_kraft.raft_log import RaftLog
 from blumfeld_kit.fakes.runtime import FakeRuntime
 from tests.coordinator.fakes import Events
@@ -143,6 +144,19 @@ def test_a_request_for_another_topic_is_invalid(driven: Driven) -> None:
     with pytest.raises(BrokerError) as refused:
         driven.driver.handle(message, "10.0.0.9", 2)
     assert refused.value.code is ErrorCode.INVALID_REQUEST
+
+
+def test_a_replica_is_told_the_leader_at_the_listener_by_which_it_asks() -> None:
+    """While controllers move to another listener, some dial by the old one and some by the new one."""
+    driven = Driven()
+    old, new = Endpoint("CONTROLLER", "localhost", 1), Endpoint("SECURE", "localhost", 2)
+    driven.driver._own_endpoints = lambda: [new, old]
+    driven.driver.endpoints.set_voters(VoterSet([Voter(ReplicaKey(2), (old, new))]))
+    for leader_id in (ME.id, 2):
+        told = [driven.driver.leader_node(leader_id, each.listener) for each in (old, new)]
+        assert told == [[(leader_id, "localhost", 1)], [(leader_id, "localhost", 2)]]
+        assert driven.driver.leader_node(leader_id, "OTHER")
+    assert driven.driver.leader_node(9, "SECURE") == []
 
 
 def test_a_driver_that_stopped_refuses_requests(driven: Driven) -> None:

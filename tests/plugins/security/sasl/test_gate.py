@@ -19,9 +19,16 @@ from blumfeld.wire.errors import ErrorCode
 from blumfeld.wire.messages.metadata import MetadataRequest
 from blumfeld.wire.messages.sasl_authenticate import SaslAuthenticateRequest
 from blumfeld.wire.messages.sasl_handshake import SaslHandshakeRequest
+from blumfeld_security.exchanges.oauthbearer import ERROR_READ, bearer_message
 from blumfeld_security.exchanges.refusals import LoginRefused
 from blumfeld_security.exchanges.scram import SHA_256, ClientFirst, ScramClient
-from blumfeld_security.sasl.authenticators import ScramAuthenticator, ScramUser
+from blumfeld_security.sasl.authenticators import (
+    BearerAuthenticator,
+    BearerUser,
+    InvalidToken,
+    ScramAuthenticator,
+    ScramUser,
+)
 from blumfeld_security.sasl.failed_logins import ADDRESSES_MAX, WINDOW_MS, FailedLogins
 from tests.plugins.security.sasl.gate_rig import (
     API_VERSIONS,
@@ -414,3 +421,22 @@ def test_whatever_frames_come_nobody_is_in(frames: list[tuple[int, int, bytes]])
     assert all(session.principal is None for session in rig.sessions.values())
     assert not rig.runtime.defects
     assert not [event for event in rig.log.events if event[0] == "error"]
+
+
+def test_a_token_that_is_not_taken_is_counted_though_the_client_hangs_up() -> None:
+    """The client is to read the error's message first. One that does not reply leaves a line and a count, too."""
+
+    def verify(_: str) -> Completion[BearerUser]:
+        refused: Completion[BearerUser] = Completion()
+        refused.fail(InvalidToken("the signature is wrong"))
+        return refused
+
+    rig = GateRig({"OAUTHBEARER": lambda *_: BearerAuthenticator(verify)}, failures_max=2)
+    connection = rig.connect()
+    rig.handshake(connection, "OAUTHBEARER")
+    assert rig.authenticate(connection, bearer_message("token")).error_code == 0
+    failed = {("CLIENTS", "OAUTHBEARER", "failed"): 1}
+    assert (rig.reasons(), rig.counts.logins) == (["the signature is wrong"], failed)
+    told = rig.authenticate(connection, ERROR_READ)
+    assert told.error_code == ErrorCode.SASL_AUTHENTICATION_FAILED
+    assert (rig.reasons(), rig.counts.logins) == (["the signature is wrong"], failed), "once"
