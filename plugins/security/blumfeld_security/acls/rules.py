@@ -38,6 +38,8 @@ DENY, ALLOW = 2, 3
 DENIED_MAX = 1_000
 """Patterns, each allowed and denied, that :meth:`Acls.verdict_of_type` looks at, at 2 µs each. If all of so many are
 denied the answer is no, where Kafka would look at the others, too."""
+FOUND_MAX = 1_024
+"""Clients whose subjects are remembered: one that asks for thousands of topics looks them up once."""
 ALL = OPERATIONS["All"]
 WILDCARD = "*"
 EVERYONE = "User:*"
@@ -125,13 +127,6 @@ class Subject:
         self.allowing = allowing or {}
         """Operation → the patterns on which an ACL allows just this operation. The patterns are the keys."""
 
-    def of(self, name: str) -> Iterator[PatternRules]:
-        """Yields the rules on the resource of this name."""
-        for pattern in patterns_of(name, self.prefixes):
-            rules = self.by_pattern.get(pattern)
-            if rules is not None:
-                yield rules
-
     def updated(self, changes: dict[Pattern, PatternRules]) -> Subject:
         """Returns the subject with these rules. A pattern whose value is ``REMOVED`` goes."""
         prefixes = counted_prefixes(
@@ -200,7 +195,7 @@ def host_form(host: str) -> str:
 class Acls:
     """All ACLs, and the verdicts that follow from them. Never changed: :meth:`updated` returns another value."""
 
-    __slots__ = ("_by_id", "resource_prefixes", "resources", "subjects")
+    __slots__ = ("_by_id", "_found", "resource_prefixes", "resources", "subjects")
 
     def __init__(
         self,
@@ -218,6 +213,8 @@ class Acls:
         """(type of resource, type of pattern, name) → how many ACLs it has."""
         self.resource_prefixes = {} if resource_prefixes is None else resource_prefixes
         """Type of resource → length of a prefix → how many patterns have it."""
+        self._found: dict[SubjectKey, list[Subject]] = {}
+        """(type of resource, principal, host) → the subjects whose ACLs hold for it, of those who asked last."""
 
     def __len__(self) -> int:
         return len(self._by_id)
@@ -262,7 +259,11 @@ class Acls:
         bit = 1 << operation
         allowed: bool | None = None
         for subject in self._subjects_of(principal, host, resource_type):
-            for rules in subject.of(name):
+            get = subject.by_pattern.get
+            for pattern in patterns_of(name, subject.prefixes):
+                rules = get(pattern)
+                if rules is None:
+                    continue
                 if rules.denied & bit:
                     return False
                 if rules.allowed & bit:
@@ -318,13 +319,16 @@ class Acls:
         )
 
     def _subjects_of(self, principal: str, host: str, resource_type: int) -> list[Subject]:
-        found = []
-        get = self.subjects.get
-        for whom in (principal, EVERYONE) if principal != EVERYONE else (EVERYONE,):
-            for where in (host, WILDCARD):
-                subject = get((resource_type, whom, where))
-                if subject is not None:
-                    found.append(subject)
+        asked = (resource_type, principal, host)
+        found = self._found.get(asked)
+        if found is None:
+            whom = (principal, EVERYONE) if principal != EVERYONE else (EVERYONE,)
+            subjects = (
+                self.subjects.get((resource_type, each, where)) for each in whom for where in (host, WILDCARD)
+            )
+            if len(self._found) >= FOUND_MAX:
+                self._found.clear()
+            found = self._found[asked] = [subject for subject in subjects if subject is not None]
         return found
 
 
