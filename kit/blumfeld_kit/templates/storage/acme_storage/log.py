@@ -75,7 +75,8 @@ class AcmeStorageLog:
     def write(self, done: Callable[[WriteOutcome], None]) -> None:
         """Keep a copy of each placed batch: its buffer is the connection's. WRITE HERE: to a file, in one write.
 
-        A write that fails is an outcome with an error, and leaves nothing behind.
+        A write that fails is an outcome with an error, and leaves nothing behind. With ``flush.messages`` the outcome
+        waits for a sync, and later ones wait behind it.
         """
         placed, self._placed = self._placed, []
         for batch in placed:
@@ -148,7 +149,7 @@ class AcmeStorageLog:
         self.log_start_offset = max(self.log_start_offset, offset)
 
     def reconfigure(self, config: TopicConfig) -> None:
-        """Need nothing of the topic's configuration."""
+        """Need nothing of the topic's configuration. WRITE HERE: ``flush_messages`` and ``flush_ms``."""
 
     def close(self) -> None:
         """Drop what was placed. WRITE HERE: flush, and close the file. May be called twice."""

@@ -54,7 +54,10 @@ class AcmeStorage:
         *,
         directory_id: bytes | None = None,
     ) -> PartitionLog:
-        """Return the log as it was closed, or a new one. WRITE HERE: or the one that lies in the directory."""
+        """Return the log as it was closed, or a new one. WRITE HERE: or the one that lies in the directory.
+
+        It is recovered unless the last stop was clean: ``listener.recovered`` is told of each batch then.
+        """
         if partition not in self._logs:
             self._logs[partition] = topic_id, AcmeStorageLog(self._directory_id)
         held_id, log = self._logs[partition]
@@ -69,7 +72,7 @@ class AcmeStorage:
         self._logs.pop(partition, None)
 
     def set_aside_log(self, partition: TopicPartition) -> None:
-        """WRITE HERE: rename the files of a log that the start found and no topic has."""
+        """WRITE HERE: rename the files of a log that the start found and no topic has. An open one: ``ValueError``."""
 
     def checkpoint(self, high_watermarks: Iterable[tuple[TopicPartition, int]]) -> None:
         """Remember the high watermarks. WRITE HERE: in a file."""
