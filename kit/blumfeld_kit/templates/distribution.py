@@ -30,6 +30,7 @@ class Role(msgspec.Struct, frozen=True):
 
 ROLES: Mapping[str, Role] = {
     "assignor": Role("A server-side assignor for Blumfeld."),
+    "authenticator": Role("A login for Blumfeld."),
     "authorizer": Role("An authorizer for Blumfeld."),
     "decoder": Role(
         "A decoder for Blumfeld's archive.",
@@ -42,6 +43,7 @@ ROLES: Mapping[str, Role] = {
         "An object store for Blumfeld's tiered storage.", test_requires=("blumfeld-storage-tiered>=0.1,<0.2",)
     ),
     "observer": Role("An observer for Blumfeld."),
+    "quotas": Role("Quotas of clients for Blumfeld."),
     "storage": Role("A storage for Blumfeld."),
     "transport": Role("A transport for Blumfeld."),
 }

@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import urllib.request
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,7 @@ from tests.kit.templates.trial import Trial
 
 RED = {
     "assignor": {"test_it_deals_as_you_promise"},
+    "authenticator": {"test_no_password_is_kept_as_it_is"},
     "authorizer": {
         "test_a_right_is_one_principals_on_one_resource",
         "test_any_is_true_for_a_right_on_some_resource",
@@ -24,6 +26,12 @@ RED = {
     "decoder": {"test_it_reads_your_feed"},
     "group-protocol": {"test_a_second_member_is_let_in"},
     "object-store": {"test_another_client_sees_what_was_stored"},
+    "quotas": {
+        "test_a_client_that_waits_as_it_is_told_gets_its_rate",
+        "test_a_strict_request_is_refused_while_there_is_a_wait_and_not_counted",
+        "test_a_wait_is_never_longer_than_a_client_waits_for_an_answer",
+        "test_an_address_opens_connections_at_its_rate",
+    },
     "observer": {"test_it_tells_what_you_want_to_know"},
 }
 """Role → the tests that are red until the author has written what they ask for. The README names them."""
@@ -69,9 +77,11 @@ def trial(request: pytest.FixtureRequest, tmp_path: Path) -> Trial:
     return Trial(request.param, tmp_path)
 
 
-def exchanged(broker: EmbeddedBroker, **consumer: str) -> list[bytes | None]:
+def exchanged(
+    broker: EmbeddedBroker, client: Mapping[str, str] = {}, consumer: Mapping[str, str] = {}
+) -> list[bytes | None]:
     """Produce three records, and return what a group's member reads of them."""
-    server = {"bootstrap.servers": broker.bootstrap_servers, "log_level": 2}
+    server = {"bootstrap.servers": broker.bootstrap_servers, "log_level": 2, **client}
     producer = Producer({**server, "acks": "all"})
     for value in (b"1", b"2", b"3"):
         producer.produce("ticks", value)
@@ -124,7 +134,7 @@ def test_the_kit_is_red_where_the_author_must_write_and_only_there(trial: Trial)
 def test_a_broker_with_the_assignor_deals_by_it(trial: Trial) -> None:
     with trial.broker() as broker:
         protocol = {"group.protocol": "consumer", "group.remote.assignor": trial.name.replace("_", "-")}
-        assert exchanged(broker, **protocol) == [b"1", b"2", b"3"]
+        assert exchanged(broker, consumer=protocol) == [b"1", b"2", b"3"]
 
 
 @each("observer")
@@ -136,6 +146,19 @@ def test_a_broker_with_the_observer_counts_requests(trial: Trial) -> None:
             lines = answer.read().decode().splitlines()
     (count,) = [line.split()[1] for line in lines if line.startswith("trial_observer_requests_total ")]
     assert float(count) > 3
+
+
+@each("authenticator")
+def test_a_broker_with_the_authenticator_lets_its_user_in(trial: Trial) -> None:
+    login = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN", "sasl.username": "alice"}
+    with trial.broker() as broker:
+        assert exchanged(broker, {**login, "sasl.password": "a first try"}) == [b"1", b"2", b"3"]
+
+
+@each("quotas")
+def test_a_broker_with_the_quotas_serves(trial: Trial) -> None:
+    with trial.broker() as broker:
+        assert exchanged(broker) == [b"1", b"2", b"3"]
 
 
 @each("authorizer")

@@ -1,0 +1,4 @@
+"""Quotas of clients for Blumfeld."""
+
+from .plugin import Plugin as Plugin
+from .quotas import AcmeQuotas as AcmeQuotas
