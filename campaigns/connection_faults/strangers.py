@@ -543,7 +543,7 @@ def with_credentials(scene: Scene) -> None:
 def frames(scene: Scene) -> str:
     """Fuzzed frames of SASL, one in forty within TLS."""
     with_credentials(scene)
-    count, seed, tls = scene.times(FRAMES, least=200), next(_seeds), client_context()
+    count, seed, tls = scene.times(FRAMES, least=100), next(_seeds), client_context()
 
     def choose(nth: int) -> tuple[int, Act, Any]:
         act = ACTS[nth % len(ACTS)]

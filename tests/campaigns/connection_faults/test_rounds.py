@@ -60,7 +60,7 @@ def test_nothing_is_left_of(name: str, scene: Scene) -> None:
     assert result.said
 
 
-@pytest.mark.parametrize("name", SET_UP)
+@pytest.mark.parametrize("name", [everyday(name) for name in SET_UP])
 def test_with_limits_nothing_is_left_of(name: str, tight: Scene) -> None:
     assert do(FAULTS[name], tight, repetitions=1).wrong == []
 
