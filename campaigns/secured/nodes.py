@@ -98,10 +98,13 @@ def write_manifest(
     faces: Sequence[Face],
     config: Mapping[str, Any],
     sections: Mapping[str, Any],
+    *,
+    dynamic: bool = False,
 ) -> None:
     """Write what a node is made of at its next start. Voters are reached by the first listener of kind controller.
 
     :param sections: more sections of the manifest
+    :param dynamic: whether the log has the voters (KIP-853), and the manifest names where to ask
     """
     controllers = next(face.name for face in faces if face.kind == "controller")
     listeners = [
@@ -114,8 +117,11 @@ def write_manifest(
         for face in faces
     ]
     network = {"listeners": listeners, **sections.get("network", {})}
+    servers = bootstrap(nodes, controllers)
+    voters = ",".join(f"{each.id}@{each.at(controllers)}" for each in nodes)
+    quorum = {"bootstrap.servers": servers} if dynamic else {"voters": voters}
     keys = {
-        "controller.quorum.voters": ",".join(f"{each.id}@{each.at(controllers)}" for each in nodes),
+        **{f"controller.quorum.{name}": value for name, value in quorum.items()},
         "listener.security.protocol.map": ",".join(f"{face.name}:{face.protocol}" for face in faces),
         **config,
     }

@@ -6,6 +6,7 @@ Every record that was acknowledged is looked for at the end. docs/security.md ha
 from __future__ import annotations
 
 import argparse
+import base64
 import os
 import socket
 import ssl
@@ -102,8 +103,11 @@ ACLS_DECIDE = attrs.evolve(CLOSED, acls="strict")
 class Story:
     """The nodes of one run, their files, their clients."""
 
-    def __init__(self, folder: Path, rate_per_s: float, laid: Sequence[str]) -> None:
+    def __init__(
+        self, folder: Path, rate_per_s: float, laid: Sequence[str], *, dynamic: bool = False
+    ) -> None:
         self.folder = folder
+        self.dynamic = dynamic
         self.nodes = secured_nodes(NODES, folder, (OPEN, CONTROLLER, SECURE, CONTROLLER_SECURE), laid)
         self.signer = Authority("signer 1")
         make_users(folder)
@@ -138,7 +142,7 @@ class Story:
     def write(self, node: SecuredNode) -> None:
         """Write a node's manifest for the present stage."""
         if self.stage == PLAIN:
-            write_manifest(node, self.nodes, self.stage.faces, {}, {})
+            write_manifest(node, self.nodes, self.stage.faces, {}, {}, dynamic=self.dynamic)
             return
         options: dict[str, Any] = {
             "plain_users": str(self.folder / "users.toml"),
@@ -160,14 +164,17 @@ class Story:
                 "allow_everyone_if_no_acl_found": self.stage.acls == "open",
             }
         sections = {"security": {"plugin": "security", "options": options}}
-        write_manifest(node, self.nodes, self.stage.faces, config, sections)
+        write_manifest(node, self.nodes, self.stage.faces, config, sections, dynamic=self.dynamic)
 
     # Steps
 
     def start(self) -> None:
         """Start the nodes in plain text, and put them under load."""
+        voters = ",".join(f"{node.id}@{node.at(CONTROLLER)}:{_directory_id(node)}" for node in self.nodes)
         for node in self.nodes:
             self.write(node)
+            if self.dynamic:
+                node.format("--initial-controllers", voters)
         start_together(self.nodes, ())
         self.load.make_topic(NODES, {"min.insync.replicas": "2"})
         self.await_whole("the start")
@@ -348,6 +355,11 @@ class Story:
             node.await_end(max(0.0, deadline - time.monotonic()))
 
 
+def _directory_id(node: SecuredNode) -> str:
+    """Return an id in Kafka's form: 16 bytes in base64."""
+    return base64.urlsafe_b64encode(bytes([node.id] * 16)).decode().rstrip("=")
+
+
 def serial_at(node: SecuredNode, listener: str) -> int:
     """Return the serial number of the certificate that a listener shows; 0 if it shows none."""
     from cryptography import x509
@@ -402,6 +414,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Return 0 if every promise was kept, 1 if not, 2 for wrong input."""
     parser = argparse.ArgumentParser(prog="python -m campaigns secure-rolling", description=__doc__)
     parser.add_argument("--rate", type=float, default=300.0, help="records a second")
+    parser.add_argument(
+        "--dynamic", action="store_true", help="the log has the voters (KIP-853), not the manifests"
+    )
     add_node_options(parser)
     given = parser.parse_args(arguments)
     console = console_of()
@@ -409,7 +424,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         made = tempfile.TemporaryDirectory(prefix="blumfeld-secure-rolling-")
         folder = given.folder or Path(stack.enter_context(made))
         folder.mkdir(parents=True, exist_ok=True)
-        story = Story(folder.resolve(), given.rate, given.set)
+        story = Story(folder.resolve(), given.rate, given.set, dynamic=given.dynamic)
         stack.callback(story.stop)
         try:
             report = run(story, lambda line: console.print(escape(line)))
