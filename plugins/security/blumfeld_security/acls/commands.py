@@ -6,7 +6,7 @@ from typing import cast
 
 from blumfeld.spi.cluster import ClusterImage
 from blumfeld.spi.image_sections import Circumstances, Decided
-from blumfeld.wire.errors import BrokerError
+from blumfeld.wire.errors import BrokerError, ErrorCode
 from blumfeld.wire.messages.create_acls import (
     AclCreation,
     AclCreationResult,
@@ -26,6 +26,9 @@ from blumfeld.wire.schema import Message
 from blumfeld_security.acls.filters import AclFilter, check_new
 from blumfeld_security.acls.rules import Acl, Acls
 from blumfeld_security.acls.section import SECTION, record_of
+
+REMOVED_MAX = 10_000
+"""ACLs that a request may delete, as in Kafka: more would hold the controller's loop for longer than 15 ms."""
 
 
 class CreateAcls:
@@ -82,7 +85,10 @@ class DeleteAcls:
     request: type[Message] = DeleteAclsRequest
 
     def decide(self, image: ClusterImage, request: Message, at: Circumstances) -> Decided:
-        """An answer for each filter: INVALID_REQUEST, or the ACLs that are deleted."""
+        """An answer for each filter: INVALID_REQUEST, or the ACLs that are deleted.
+
+        :raises BrokerError: POLICY_VIOLATION: they are too many
+        """
         acls: Acls = image.section(SECTION)
         gone: dict[bytes, None] = {}
         results = []
@@ -93,12 +99,23 @@ class DeleteAcls:
             except BrokerError as error:
                 results.append(DeleteAclsFilterResult(error_code=error.code, error_message=error.message))
                 continue
-            found = [one for part in acl_filter.found(acls) for one in part]
+            found: list[tuple[bytes, Acl]] = []
+            for part in acl_filter.found(acls):
+                found += part
+                if len(found) > REMOVED_MAX:
+                    raise _too_many()
             gone.update((acl_id, None) for acl_id, _ in found)
+            if len(gone) > REMOVED_MAX:
+                raise _too_many()
             matching = [_matching(acl) for _, acl in found]
             results.append(DeleteAclsFilterResult(error_message=None, matching_acls=matching))
         records = tuple(RemoveAccessControlEntryRecord(id=acl_id) for acl_id in gone)
         return Decided(records, DeleteAclsResponse(filter_results=results))
+
+
+def _too_many() -> BrokerError:
+    text = f"Cannot remove more than {REMOVED_MAX} acls in a single delete operation."
+    return BrokerError(ErrorCode.POLICY_VIOLATION, text)
 
 
 def filter_of(asked: DeleteAclsFilter | DescribeAclsRequest) -> AclFilter:

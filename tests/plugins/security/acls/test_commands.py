@@ -11,9 +11,10 @@ from blumfeld.spi.image_sections import Circumstances
 from blumfeld.wire.errors import ErrorCode
 from blumfeld.wire.messages.create_acls import AclCreation, CreateAclsRequest
 from blumfeld.wire.messages.delete_acls import DeleteAclsFilter, DeleteAclsRequest
-from blumfeld_security.acls.commands import CreateAcls, DeleteAcls
+from blumfeld_security.acls.commands import REMOVED_MAX, CreateAcls, DeleteAcls, acl_of
 from blumfeld_security.acls.rules import ALLOW, ANY, LITERAL, MATCH, PREFIXED, Acls, id_of
 from blumfeld_security.acls.section import AclSection
+from tests.broker.harness import refusal
 
 SECTION = AclSection()
 
@@ -143,3 +144,16 @@ def test_a_filter_with_an_unknown_value_deletes_nothing(fields: dict[str, Any], 
     (answer,) = cluster.delete(of_name(None, **fields))
     assert (answer.error_code, answer.error_message) == (ErrorCode.INVALID_REQUEST, message)
     assert len(cluster.acls) == 1
+
+
+def test_no_more_acls_are_deleted_at_once_than_the_controller_decides_on_in_a_turn() -> None:
+    """As in Kafka. 100,000 would hold its loop for a seventh of a second."""
+    cluster = Cluster()
+    cluster.acls = Acls().updated((id_of(n), acl_of(creation(f"t-{n}"))) for n in range(REMOVED_MAX + 1))
+    with refusal(ErrorCode.POLICY_VIOLATION):
+        cluster.delete(of_name(None))
+    assert len(cluster.acls) == REMOVED_MAX + 1
+    [result] = cluster.delete(of_name("t-7"))
+    assert len(result.matching_acls) == 1
+    [result] = cluster.delete(of_name(None))
+    assert len(result.matching_acls) == REMOVED_MAX
