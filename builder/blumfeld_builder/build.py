@@ -18,6 +18,14 @@ from blumfeld.plugging.errors import Faults, ManifestError, Problem, file_proble
 from blumfeld_builder.artefact import deployment, pyz, sbom
 from blumfeld_builder.artefact.embedded import build_name, embedded_wheel
 from blumfeld_builder.artefact.library import plan_of, unpack
+from blumfeld_builder.evidence import results
+from blumfeld_builder.evidence.check import (
+    document_of,
+    evidence_of,
+    prepare,
+    refuse_failing,
+    refuse_unknown,
+)
 from blumfeld_builder.oci import image
 from blumfeld_builder.oci.base import Base, read_base
 from blumfeld_builder.out import whole_folder, write_bytes, write_text
@@ -27,7 +35,7 @@ from blumfeld_builder.wheels import lock
 from blumfeld_builder.wheels.fitness import misfitting, plugin_problems, surplus
 from blumfeld_builder.wheels.requirements import CORE, Wanted, plugins_of, wanted_by
 from blumfeld_builder.wheels.resolution import resolve, take_locked
-from blumfeld_builder.wheels.supply import find_supply
+from blumfeld_builder.wheels.supply import Supply, find_supply
 from blumfeld_builder.wheels.wheel import Wheel
 
 
@@ -41,6 +49,10 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     """Path of the lock that is taken, instead of resolving."""
     base: str | None = None
     """Path of the base of an OCI image; ``None`` writes none."""
+    check: bool = False
+    """Run the contract kits of the plug-ins."""
+    allowed_to_fail: tuple[str, ...] = ()
+    """Plug-ins whose kits may fail."""
 
 
 class Recipe(msgspec.Struct, frozen=True):
@@ -66,14 +78,19 @@ def build(request: Request, tell: Callable[[str], None]) -> None:
     :raises ManifestError: the build can't be; nothing was written
     """
     recipe = read_recipe(request)
+    refuse_unknown(request.allowed_to_fail, recipe.plugins)
     with whole_folder(request.out) as folder, tempfile.TemporaryDirectory(prefix="blumfeld-build-") as work:
         try:
-            wheels = chosen_wheels(recipe, work, tell)
+            supply = supply_of(recipe, work)
+            wheels = chosen_wheels(recipe, supply, work, tell)
             base = None
             if request.base is not None:
                 tell(f"reading {request.base}")
                 base = read_base(os.path.abspath(request.base), recipe.target.python, work)
-            Writing(recipe, wheels, folder, work, tell).write(base)
+            writing = Writing(recipe, wheels, folder, work, tell)
+            if request.check:
+                writing.check(supply)
+            writing.write(base)
         except ToolFailed as failed:
             raise ManifestError(recipe.source, [Problem("", str(failed))]) from None
 
@@ -100,12 +117,18 @@ def read_recipe(request: Request) -> Recipe:
     return Recipe(request, text, manifest, plugins, wanted, target)
 
 
-def chosen_wheels(recipe: Recipe, work: str, tell: Callable[[str], None]) -> list[Wheel]:
-    """Returns the wheels of the build, from the lock or resolved, checked."""
+def supply_of(recipe: Recipe, work: str) -> Supply:
+    """Returns where the manifest says that wheels are, with its sources built."""
     faults = Faults(recipe.source)
     beside = os.path.dirname(os.path.abspath(recipe.source))
     supply = find_supply(recipe.manifest.build, beside, work, faults)
     faults.tell()
+    return supply
+
+
+def chosen_wheels(recipe: Recipe, supply: Supply, work: str, tell: Callable[[str], None]) -> list[Wheel]:
+    """Returns the wheels of the build, from the lock or resolved, checked."""
+    faults = Faults(recipe.source)
     if recipe.request.lock is None:
         tell(f"resolving from {supply.searched}")
         wheels = resolve(recipe.wanted, supply, recipe.target, work, faults)
@@ -144,6 +167,19 @@ class Writing:
         self._tell = tell
         self._lock = lock.lock_text(wheels, recipe.wanted, recipe.target)
         self._library = os.path.join(work, "library")
+
+    def check(self, supply: Supply) -> None:
+        """Run the contract kits, and write what they say.
+
+        :raises ManifestError: the kit can't be had, or a plug-in fails its own without leave
+        """
+        recipe, request = self._recipe, self._recipe.request
+        self._tell("checking the plug-ins with their contract kits")
+        prepared = prepare(self._wheels, supply, recipe.target, self._work, recipe.source)
+        gathered = evidence_of(prepared, recipe.plugins, request.allowed_to_fail, self._tell)
+        refuse_failing(gathered, recipe.plugins, recipe.source)
+        document = document_of(prepared, self._lock, gathered)
+        write_text(self._folder, results.FILE, results.document_text(document))
 
     def write(self, base: Base | None) -> None:
         """Write all files, and an image if there is a base for it.

@@ -29,6 +29,13 @@ def build_command(
         str | None,
         typer.Option(help="Base of the image: an OCI layout, or a folder with a root file system."),
     ] = None,
+    check: Annotated[
+        bool, typer.Option("--check", help="Run the contract kit of each plug-in, and write evidence.json.")
+    ] = False,
+    allow_failing: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME", help="With --check: a plug-in whose kit may fail; may be repeated."),
+    ] = None,
 ) -> None:
     """Build a broker that holds what a manifest names: one file, with its lock, bill of materials and plan."""
     before = signal.signal(signal.SIGTERM, _interrupt)
@@ -36,7 +43,12 @@ def build_command(
         if oci != (base is not None):
             option, other = ("--oci", "--base") if oci else ("--base", "--oci")
             raise ManifestError("", [Problem(option, f"{option} without {other}", "both, or neither")])
-        request = Request(manifest=manifest, out=out, lock=locked, base=base)
+        allowed = tuple(allow_failing or ())
+        if allowed and not check:
+            raise ManifestError("", [Problem("--allow-failing", "it without --check", "both, or neither")])
+        request = Request(
+            manifest=manifest, out=out, lock=locked, base=base, check=check, allowed_to_fail=allowed
+        )
         build(request, lambda line: typer.echo(f"{line} …", err=True))
     except ManifestError as error:
         for line in str(error).splitlines():

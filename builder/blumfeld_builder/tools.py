@@ -51,7 +51,7 @@ def run_program(command: Sequence[str], tool: str, *, cwd: str, env: Mapping[str
     done = subprocess.run(
         command,
         cwd=cwd,
-        env={**_environment(), **(env or {})},
+        env={**environment(), **(env or {})},
         umask=0o022,
         stdin=subprocess.DEVNULL,
         capture_output=True,
@@ -65,7 +65,8 @@ def run_program(command: Sequence[str], tool: str, *, cwd: str, env: Mapping[str
     return said
 
 
-def _environment() -> dict[str, str]:
+def environment() -> dict[str, str]:
+    """Returns the environment of a tool: this one's, without what would change what the tool finds."""
     kept = {
         name: value
         for name, value in os.environ.items()

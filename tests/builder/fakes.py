@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
+from importlib import metadata
 from pathlib import Path
 
 from blumfeld_builder.artefact.embedded import wheel_bytes
@@ -101,3 +103,26 @@ def make_workshop(folder: Path) -> Path:
     manifest = folder / "broker.toml"
     manifest.write_text(MANIFEST)
     return manifest
+
+
+def repack(distribution: str, folder: Path) -> Path:
+    """Write the wheel of a distribution that is installed beside the tests, from its files."""
+    installed = metadata.distribution(distribution)
+    stem = f"{re.sub(r'[-_.]+', '_', installed.name).lower()}-{installed.version}"
+    info = f"{stem}.dist-info"
+    content: dict[str, bytes] = {}
+    for file in installed.files or ():
+        top = file.parts[0]
+        if (
+            top == ".."
+            or file.suffix == ".pyc"
+            or file.name in ("RECORD", "INSTALLER", "REQUESTED", "direct_url.json")
+        ):
+            continue
+        parts = (info, *file.parts[1:]) if top.endswith(".dist-info") else file.parts
+        content["/".join(parts)] = Path(str(file.locate())).read_bytes()
+    tag = re.findall("^Tag: (.*)", content[f"{info}/WHEEL"].decode(), flags=re.M)[0].strip()
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / f"{stem}-{tag}.whl"
+    path.write_bytes(wheel_bytes(content, info))
+    return path

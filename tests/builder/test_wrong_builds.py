@@ -195,7 +195,8 @@ def test_wheels_that_dont_fit_are_told_with_the_place_that_names_them(enter: Cal
 
 def test_a_lock_that_doesnt_fit_is_told(enter: Callable[[str], Path], tmp_path: Path) -> None:
     recipe = steps.read_recipe(Request(manifest=str(make_workshop(tmp_path)), out=""))
-    wheels = steps.chosen_wheels(recipe, str(tmp_path), lambda line: None)
+    supply = steps.supply_of(recipe, str(tmp_path))
+    wheels = steps.chosen_wheels(recipe, supply, str(tmp_path), lambda line: None)
     text = lock_text(wheels, recipe.wanted, recipe.target)
     check_trace("builds_locks", partial(outcome, enter, LOCKS, text))
 

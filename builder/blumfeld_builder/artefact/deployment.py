@@ -62,16 +62,17 @@ def containerfile_text(manifest: Manifest, target: Target) -> str:
 FROM python:{target.python}-slim
 ENV PEX_ROOT=/opt/blumfeld/pex
 COPY broker.pyz /opt/blumfeld/broker.pyz
-RUN /opt/blumfeld/broker.pyz --version \\
- && python -m compileall -q --invalidation-mode unchecked-hash /opt/blumfeld/pex; \\
-    install -d -o {USER_ID} -g {USER_ID} /var/lib/blumfeld
+RUN ln -s "$(PEX_INTERPRETER=1 /opt/blumfeld/broker.pyz -c 'import sys; print(sys.prefix)')" /opt/blumfeld/venv \\
+ && python{target.python} -m compileall -q --invalidation-mode unchecked-hash /opt/blumfeld/pex/installed_wheels \\
+ && install -d -o {USER_ID} -g {USER_ID} /var/lib/blumfeld
 USER {USER_ID}:{USER_ID}
 # A relative data_dir of the manifest lies here.
 WORKDIR /var/lib/blumfeld
 VOLUME /var/lib/blumfeld
 {f"EXPOSE {ports}" if ports else "# The manifest has no fixed port."}
 STOPSIGNAL SIGTERM
-ENTRYPOINT ["/opt/blumfeld/broker.pyz"]
+# Not broker.pyz: it notes each start in what it unpacked, which a file system that is only read forbids.
+ENTRYPOINT ["/opt/blumfeld/venv/bin/python", "-m", "blumfeld.cli.main"]
 CMD ["run"]
 """
 

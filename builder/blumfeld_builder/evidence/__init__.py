@@ -1,0 +1,1 @@
+"""``--check``: what the contract kits say of the plug-ins of a build."""
