@@ -87,7 +87,7 @@ class DeleteAcls:
     def decide(self, image: ClusterImage, request: Message, at: Circumstances) -> Decided:
         """An answer for each filter: INVALID_REQUEST, or the ACLs that are deleted.
 
-        :raises BrokerError: POLICY_VIOLATION: they are too many
+        :raises BrokerError: INVALID_REQUEST: they are too many
         """
         acls: Acls = image.section(SECTION)
         gone: dict[bytes, None] = {}
@@ -115,7 +115,7 @@ class DeleteAcls:
 
 def _too_many() -> BrokerError:
     text = f"Cannot remove more than {REMOVED_MAX} acls in a single delete operation."
-    return BrokerError(ErrorCode.POLICY_VIOLATION, text)
+    return BrokerError(ErrorCode.INVALID_REQUEST, text)
 
 
 def filter_of(asked: DeleteAclsFilter | DescribeAclsRequest) -> AclFilter:
