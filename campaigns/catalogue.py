@@ -124,6 +124,10 @@ secure-rolling | 5 min
   Three nodes go from PLAINTEXT to SASL_SSL under load, one at a time, and change certificates: what is lost, and gaps.
   campaigns.secured.rolling [ --out bench-results/secure-rolling.json ]
 
+build-roll | 4 min
+  Three nodes go from one build to another under load, back and over again; then a level is raised that one build lacks.
+  campaigns.cluster.build_roll [ --out bench-results/build-roll.json ]
+
 zookeeper | 15 min | Java, a ZooKeeper; Kafka for --layout mixed
   Three nodes on a real ZooKeeper under load; nodes and ZooKeeper killed, paused, stopped, and sessions that expire.
   campaigns.cluster --zookeeper [ --rounds 2 --down-s 6 --settle-s 1 --rate 300 --out bench-results/zookeeper.json ]

@@ -46,6 +46,7 @@ from campaigns.clients.load.groups import Groups
 from campaigns.clients.load.load import TOPIC, Load, NoLoadError
 from campaigns.clients.load.producers import LIBRDKAFKA, Librdkafka
 from campaigns.cluster.phases import Phases, Report
+from campaigns.cluster.wholeness import ASK_S, WHOLE_S, await_whole
 from campaigns.figures import save
 from campaigns.secured.identities import NODE, PASSWORD, STRANGER, USER, make_users
 from campaigns.secured.nodes import Face, SecuredNode, bootstrap, secured_nodes, write_manifest
@@ -54,9 +55,7 @@ from campaigns.waits import await_true
 
 NODES = 3
 PARTITIONS = 6
-WHOLE_S = 90.0
 OWNED_S = 60.0
-ASK_S = 10.0
 OPEN, CONTROLLER, SECURE, CONTROLLER_SECURE = "OPEN", "CONTROLLER", "SECURE", "CONTROLLER_SECURE"
 SCRAM = "SCRAM-SHA-512"
 TAKEN = "TLS changed"
@@ -199,23 +198,7 @@ class Story:
 
     def await_whole(self, words: str) -> None:
         """Wait until every broker is there and every replica in sync, and each partition takes records."""
-        admin = self.admin()
-        seen: Any = None
-
-        def is_whole() -> bool:
-            nonlocal seen
-            try:
-                seen = admin.list_topics(timeout=ASK_S)
-            except KafkaException as error:
-                seen = error
-                return False
-            parts = [part for topic in seen.topics.values() for part in topic.partitions.values()]
-            return len(seen.brokers) == NODES and all(len(part.isrs) == NODES for part in parts)
-
-        if not await_true(is_whole, WHOLE_S, 0.2):
-            self.load.wrong.append(f"{words}: not whole in {WHOLE_S:.0f} s: {seen}")
-        if any(self.load.ack_times) and not self.load.await_acks(time.monotonic(), WHOLE_S):
-            self.load.wrong.append(f"{words}: a partition takes no records")
+        await_whole(self.admin, NODES, self.load, words)
 
     def await_owned(self, words: str) -> None:
         """Wait until each partition has an owner in each group."""
