@@ -17,11 +17,12 @@ from pathlib import Path
 from typing import Any
 
 from confluent_kafka import KafkaException
-from confluent_kafka.admin import AdminClient  # type: ignore[attr-defined]
+from confluent_kafka.admin import AdminClient
 from rich.markup import escape
 
 from blumfeld.cli.manifest import BAD_MANIFEST
-from blumfeld.cli.plan.running import NoPlanError, plan_of_broker
+from blumfeld.cli.plan.errors import NoPlanError
+from blumfeld.cli.plan.running import plan_of_broker
 from blumfeld.testing.cluster import LOOPBACK, node_places
 from blumfeld.testing.process import STOP_TIMEOUT_S, NodeError
 from blumfeld.wire.errors import ErrorCode
