@@ -7,6 +7,7 @@ import sys
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 
 from rich.console import Console
@@ -18,14 +19,13 @@ from blumfeld_kit.cluster import cluster_of_this_build
 from campaigns.clients.catalogue import CLIENTS
 from campaigns.clients.checks.columns import COLUMNS_OF
 from campaigns.clients.client import NO_REBALANCE_DELAY
-from campaigns.clients.matrix import ALL_COLUMNS, MARKS, Cell, Row, problems, remarks, run_matrix
+from campaigns.clients.matrix import ALL_COLUMNS, Row, run_matrix
 from campaigns.clients.options import add_matrix_options, chosen
+from campaigns.clients.telling import marked, say, tell_end
 from campaigns.consensus import CONSENSUS, KRAFT, ZOOKEEPER
 from campaigns.every_topic_tiered.nodes import add_tiered_option, tiered_settings, told
 from campaigns.terminal import BAD_INPUT, console_of, refused
 from campaigns.zookeeper_server import consensus_settings
-
-COLOURS = {"ok": "green", "failed": "bold red", "not offered": "dim"}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -44,19 +44,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
             bootstrap = given.bootstrap or _started(given, console, stack)
         except (FileNotFoundError, NodeError) as error:
             return refused("clients", error)
-        rows = run_matrix(names, columns, bootstrap, lambda *cell: _say(console, *cell), given.consensus)
+        rows = run_matrix(names, columns, bootstrap, partial(say, console), given.consensus)
     for table in _tables(rows):
         console.print(table)
-    for line in remarks(rows):
-        console.print(f"– {line}", style="dim", markup=False)
-    wrong = problems(rows)
-    for line in wrong:
-        console.print(f"✗ {line}", style="red", markup=False)
-    ran = sum(len(row.cells) for row in rows)
-    passed = sum(cell.verdict == "ok" for row in rows for cell in row.cells.values())
-    clients = sum(row.absent is None for row in rows)
-    console.print(f"{clients} clients, {passed} checks passed, {len(wrong)} failed")
-    return 1 if wrong or not ran else 0
+    return tell_end(console, {"": rows})
 
 
 def _started(given: argparse.Namespace, console: Console, stack: ExitStack) -> str:
@@ -77,12 +68,6 @@ def _started(given: argparse.Namespace, console: Console, stack: ExitStack) -> s
     return cluster.addresses
 
 
-def _say(console: Console, row: Row, column: str, cell: Cell) -> None:
-    mark, colour = MARKS[cell.verdict], COLOURS[cell.verdict]
-    line = f"{row.name:16} {column:12} [{colour}]{mark}[/] {cell.seconds:5.1f} s"
-    console.print(line)
-
-
 def _tables(rows: list[Row]) -> Iterator[Table]:
     """One for the clients that share their columns, one for each that has its own; clients across."""
     shown = [row for row in rows if row.absent is None]
@@ -96,12 +81,8 @@ def _tables(rows: list[Row]) -> Iterator[Table]:
             name, _, detail = row.version.partition(" ")
             table.add_column(f"{row.name}\n{name}\n{detail}", justify="center")
         for column in group[0].cells:
-            table.add_row(column, *(_mark(row.cells[column]) for row in group))
+            table.add_row(column, *(marked(row.cells[column]) for row in group))
         yield table
-
-
-def _mark(cell: Cell) -> str:
-    return f"[{COLOURS[cell.verdict]}]{MARKS[cell.verdict]}[/]"
 
 
 def _parser() -> argparse.ArgumentParser:

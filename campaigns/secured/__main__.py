@@ -12,8 +12,9 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import Any, Self
+from typing import Self
 from unittest import mock
 
 import attrs
@@ -30,12 +31,11 @@ from campaigns.clients.matrix import (
     OK,
     Cell,
     Row,
-    problems,
-    remarks,
     run_cell,
     run_matrix,
 )
 from campaigns.clients.options import add_matrix_options, chosen
+from campaigns.clients.telling import say, tell_end
 from campaigns.secured.cluster import SecuredCluster
 from campaigns.secured.wrong_logins import Wrong, wrong_logins
 from campaigns.terminal import console_of, refused
@@ -78,10 +78,7 @@ def _rows(
     names: Sequence[str], columns: Sequence[str], access: Access, cluster: SecuredCluster, console: Console
 ) -> list[Row]:
     """Run the matrix by one way in, and then everything that is wrong with that way."""
-
-    def said(*cell: Any) -> None:
-        _say(console, *cell)
-
+    said = partial(say, console)
     with mock.patch.dict(os.environ, access.save(cluster.folder)):
         rows = run_matrix(names, columns, cluster.bootstrap, said)
     if REFUSED in columns:
@@ -137,11 +134,6 @@ def refused_cell(cell: Cell, name: str, unsaid: str) -> Cell:
     return replace(cell, verdict=OK)
 
 
-def _say(console: Console, row: Row, column: str, cell: Cell) -> None:
-    verdict = f"{MARKS[cell.verdict]} {cell.seconds:5.1f} s {cell.note[:240]}"
-    console.print(f"{row.name:16} {column:24} {verdict}", markup=False)
-
-
 def _told(console: Console, ran: Mapping[str, Sequence[Row]]) -> int:
     rows = [row for of_way in ran.values() for row in of_way]
     shown = list(dict.fromkeys(row.name for row in rows if row.absent is None))
@@ -152,14 +144,7 @@ def _told(console: Console, ran: Mapping[str, Sequence[Row]]) -> int:
     for way, of_way in ran.items():
         table.add_row(way, *(_share(row) for row in of_way if row.absent is None))
     console.print(table)
-    for line in dict.fromkeys(remarks(rows)):
-        console.print(f"– {line}", style="dim", markup=False)
-    wrong = [f"{way}: {line}" for way, of_way in ran.items() for line in problems(of_way)]
-    for line in wrong:
-        console.print(f"✗ {line}", style="red", markup=False)
-    passed = sum(cell.verdict == OK for row in rows for cell in row.cells.values())
-    console.print(f"{len(shown)} clients, {passed} checks passed, {len(wrong)} failed")
-    return 1 if wrong or not passed else 0
+    return tell_end(console, ran)
 
 
 def _share(row: Row) -> str:
