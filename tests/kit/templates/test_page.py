@@ -1,4 +1,4 @@
-"""docs/write-a-plugin.md has each role, and the examples are made as a new plug-in is."""
+"""What is written beside a new plug-in's code: its manifest, and the pages that speak of it."""
 
 from __future__ import annotations
 
@@ -8,6 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from blumfeld.kernel.manifest.named import named_plugins
+from blumfeld.kernel.manifest.sections import Manifest
+from blumfeld.plugging.errors import Faults
+from blumfeld.plugging.sections import decode_section
 from blumfeld_kit.templates.distribution import ROLES, distribution_files
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -30,3 +34,15 @@ def test_an_example_is_packaged_as_a_new_plug_in(example: str) -> None:
     for key in ("name", "version", "readme", "requires-python"):
         assert there["project"][key] == new["project"][key]
     assert list(there["project"]["entry-points"]["blumfeld.plugins"].values()) == [f"{example}:Plugin"]
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_a_build_of_its_manifest_holds_the_plug_in(role: str) -> None:
+    """Each plug-in that the manifest names is bundled or brought by a requirement; a decoder is the archive's."""
+    text = distribution_files(role, "acme_x")["broker.toml"]
+    faults = Faults("broker.toml")
+    manifest = decode_section(tomllib.loads(text), Manifest, "broker.toml", faults=faults)
+    faults.tell()
+    is_named = "acme_x" in [plugin.name for plugin in named_plugins(manifest)]
+    assert is_named == (role != "decoder")
+    assert list(manifest.build.requires) == (["acme-x"] if is_named else [])
