@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 import tomllib
 from pathlib import Path
 
@@ -46,3 +47,13 @@ def test_a_build_of_its_manifest_holds_the_plug_in(role: str) -> None:
     is_named = "acme_x" in [plugin.name for plugin in named_plugins(manifest)]
     assert is_named == (role != "decoder")
     assert list(manifest.build.requires) == (["acme-x"] if is_named else [])
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_what_its_code_imports_is_what_it_requires(role: str) -> None:
+    texts = distribution_files(role, "acme_x")
+    project = tomllib.loads(texts["pyproject.toml"])["project"]
+    code = "\n".join(text for path, text in texts.items() if path.startswith("acme_x/"))
+    imported = set(re.findall(r"^(?:from|import) (\w+)", code, flags=re.M)) - {"__future__"}
+    required = {re.split(r"[^\w-]", line)[0] for line in project["dependencies"]}
+    assert imported - sys.stdlib_module_names == required
