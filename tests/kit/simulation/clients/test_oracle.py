@@ -127,3 +127,14 @@ def test_a_repetition_that_was_refused_stands_in_the_log_unless_an_excuse_took_i
         it.check_claims(log(0, 1, 2))
     it.excuse(1.0)
     it.check_claims(log(0, 1, 2))
+
+
+def test_a_record_that_was_refused_for_good_is_in_no_log() -> None:
+    oracle, at = Oracle(), TopicPartition("work", 0)
+    oracle.add(at)
+    oracle.sent(at, [b"a#0", b"b#0"])
+    oracle.refused(at, [b"a#0"])
+    oracle.sent(at, [b"b#1"])
+    oracle.partitions[at].check_whole([(0, b"b#0"), (1, b"b#1")])
+    with pytest.raises(ViolationError, match="nobody produced"):
+        oracle.read(at, 2, b"a#0")
