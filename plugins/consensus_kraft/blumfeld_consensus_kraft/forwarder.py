@@ -63,9 +63,16 @@ class OwnController:
     def __init__(self, submit: Callable[..., Completion[Message]]) -> None:
         self._submit = submit
 
-    def send(self, request: Message, timeout_ms: float, *, wait_image: bool = False) -> Completion[Message]:
+    def send(
+        self,
+        request: Message,
+        timeout_ms: float,
+        *,
+        on_behalf: OnBehalf | None = None,
+        wait_image: bool = False,
+    ) -> Completion[Message]:
         """Have this node's controller decide. It waits for the image itself, if it has to."""
-        return self._submit(request, timeout_ms, wait_image=wait_image)
+        return self._submit(request, timeout_ms, on_behalf=on_behalf, wait_image=wait_image)
 
 
 class Forwarder:
@@ -127,7 +134,12 @@ class Forwarder:
         forwarded_command.attempt += 1
         waits, version = forwarded_command.wait_image, -1
         if isinstance(channel, OwnController):
-            sent = channel.send(forwarded_command.command, left_ms, wait_image=forwarded_command.wait_image)
+            sent = channel.send(
+                forwarded_command.command,
+                left_ms,
+                on_behalf=forwarded_command.on_behalf,
+                wait_image=forwarded_command.wait_image,
+            )
             waits = False
         elif forwarded_command.on_behalf is None:
             sent = channel.send(forwarded_command.command, left_ms)

@@ -8,6 +8,8 @@ from typing import Any, cast
 import pytest
 
 from blumfeld.spi.completion import Completion
+from blumfeld.spi.consensus import OnBehalf
+from blumfeld.spi.context import Principal
 from blumfeld.wire.errors import BrokerError, ErrorCode
 from blumfeld.wire.messages.allocate_producer_ids import (
     AllocateProducerIdsRequest,
@@ -51,8 +53,10 @@ class Leader:
         self.asked.append((message, answer))
         return answer
 
-    def submit(self, *, wait_image: bool = True) -> Completion[Message]:
-        return self.forwarder.submit(AllocateProducerIdsRequest(), TIMEOUT_MS, None, wait_image=wait_image)
+    def submit(self, *, wait_image: bool = True, on_behalf: OnBehalf | None = None) -> Completion[Message]:
+        return self.forwarder.submit(
+            AllocateProducerIdsRequest(), TIMEOUT_MS, on_behalf, wait_image=wait_image
+        )
 
     def answer(self, kind: type[Message], with_: Message | Exception) -> None:
         """Answer the oldest open request of this kind."""
@@ -163,16 +167,20 @@ def test_a_leader_that_falls_silent_behind_its_answer_is_not_waited_for(leader: 
 
 @pytest.mark.parametrize("wait_image", [True, False])
 def test_this_node_decides_when_it_is_the_next_leader(leader: Leader, wait_image: bool) -> None:
-    decided: list[tuple[Message, bool]] = []
+    decided: list[tuple[Message, OnBehalf | None, bool]] = []
 
-    def submit(command: Message, timeout_ms: float, *, wait_image: bool) -> Completion[Message]:
-        decided.append((command, wait_image))
+    def submit(
+        command: Message, timeout_ms: float, *, on_behalf: OnBehalf | None = None, wait_image: bool
+    ) -> Completion[Message]:
+        decided.append((command, on_behalf, wait_image))
         return Completion.of(AllocateProducerIdsResponse())
 
-    done = leader.submit(wait_image=wait_image)
+    client = OnBehalf(Principal("ada"), "10.0.0.9", "client")
+    done = leader.submit(wait_image=wait_image, on_behalf=client)
     leader.own = OwnController(submit)
     leader.forwarder.leader_changed()
     assert isinstance(done.result(), AllocateProducerIdsResponse)
-    ((command, waits),) = decided
+    ((command, on_behalf, waits),) = decided
+    assert on_behalf is client, "a client's command is decided as the client's"
     assert isinstance(command, AllocateProducerIdsRequest)
     assert waits is wait_image
