@@ -2,8 +2,9 @@
 tree.
 
 Whoever writes such a node leaves a notification, which every node watches: in ``/config/changes``,
-``/kafka-acl-changes``, ``/kafka-acl-extended-changes`` or ``/delegation_token/token_changes``. It goes after fifteen
-minutes, as in Kafka. A session that begins anew may have missed some, and so it reads every node again.
+``/kafka-acl-changes``, ``/kafka-acl-extended-changes`` or ``/delegation_token/token_changes``. It goes
+when a node has known it for fifteen minutes. Kafka's brokers compare its time with their clocks, so a wrong clock takes
+it from nodes that haven't read it. A session that begins anew may have missed some, and so it reads every node again.
 
 A node that can't be taken is said once, and read again when it changes. Until then this node keeps what it has.
 """
@@ -79,8 +80,8 @@ class Configuration:
         self._acls = acls
         self._counts = counts
         self._changed_node = changed
-        self._seen: dict[str, int] = {}
-        """Notifications that were looked at, and when each was created."""
+        self._seen: dict[str, float] = {}
+        """Notifications that were looked at, and when this node saw each first, in monotonic time."""
         self._unread: dict[str, None] = {}
         """Paths that are to be read."""
         self._changed: Completion[None] = Completion()
@@ -88,7 +89,7 @@ class Configuration:
 
     async def note_changes(self) -> None:
         """Note what was changed before the tree is loaded: it will be in it."""
-        now_ms = self._runtime.now_ms()
+        now_ms = self._runtime.monotonic_ms()
         for above in NOTIFICATIONS:
             self._seen.update((f"{above}/{name}", now_ms) for name in await self._children(above))
 
@@ -168,29 +169,30 @@ class Configuration:
 
     async def _read_changes(self) -> None:
         changed = dict.fromkeys(self._unread)
-        seen: dict[str, int] = {}
+        seen: dict[str, float] = {}
         for above in NOTIFICATIONS:
             for name in await self._children(above, self._event):
                 await self._read_change(f"{above}/{name}", changed, seen)
         await self._read_nodes(list(changed))
         self._seen = seen
 
-    async def _read_change(self, path: str, changed: dict[str, None], seen: dict[str, int]) -> None:
-        created_ms = self._seen.get(path)
-        if created_ms is None:
+    async def _read_change(self, path: str, changed: dict[str, None], seen: dict[str, float]) -> None:
+        now_ms = self._runtime.monotonic_ms()
+        seen_ms = self._seen.get(path)
+        if seen_ms is None:
             try:
                 node = await self._zookeeper.get(path)
             except NoNodeError:
                 return
-            created_ms = node.stat.ctime_ms
+            seen_ms = now_ms
             try:
                 changed[told_node(path, node.data)] = None
             except TreeError as error:
                 self._events.error(
                     "a notification of a change can't be read, and is left alone", error=str(error)
                 )
-        seen[path] = created_ms
-        if self._runtime.now_ms() - created_ms > CHANGE_LASTS_MS:
+        seen[path] = seen_ms
+        if now_ms - seen_ms > CHANGE_LASTS_MS:
             self._zookeeper.delete(path)  # whoever is first; the others find it gone
 
     async def _read_all(self) -> None:

@@ -163,11 +163,27 @@ def test_a_notification_goes_after_a_quarter_of_an_hour(follower: Follower) -> N
     async def story() -> None:
         await follower.begin()
         await follower.write("topics/t", {"a": "1"})
-        await follower.pause(CHANGE_LASTS_MS)
+        await follower.pause(CHANGE_LASTS_MS + 1_000)
         await follower.write("topics/u", {"a": "1"})
         await follower.pause()
         names = await follower.other.children(paths.CONFIG_CHANGES)
         assert len(names) == 1
+
+    follower.run(story())
+
+
+def test_a_clock_that_jumps_takes_no_notification_from_others(follower: Follower) -> None:
+    """A node that hasn't read it yet would keep what it has: a right that was taken away, for instance."""
+
+    async def story() -> None:
+        await follower.begin()
+        await follower.write("topics/t", {"a": "1"})
+        await follower.pause()
+        follower.runtime.jump_clock(2 * CHANGE_LASTS_MS)
+        await follower.write("topics/u", {"a": "1"})
+        await follower.pause()
+        names = await follower.other.children(paths.CONFIG_CHANGES)
+        assert len(names) == 2
 
     follower.run(story())
 
