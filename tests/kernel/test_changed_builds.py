@@ -25,12 +25,20 @@ from blumfeld.wire.messages.alter_user_scram_credentials import (
     AlterUserScramCredentialsResponse,
     ScramCredentialUpsertion,
 )
+from blumfeld.wire.messages.create_acls import AclCreation, CreateAclsRequest, CreateAclsResponse
 from blumfeld.wire.messages.create_topics import (
     CreatableTopic,
     CreatableTopicConfig,
     CreateTopicsRequest,
     CreateTopicsResponse,
 )
+from blumfeld.wire.messages.delete_acls import DeleteAclsFilter, DeleteAclsRequest, DeleteAclsResponse
+from blumfeld.wire.messages.delete_topics import (
+    DeleteTopicsRequest,
+    DeleteTopicsResponse,
+    DeleteTopicState,
+)
+from blumfeld.wire.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from blumfeld.wire.messages.update_features import (
     FeatureUpdateKey,
     UpdateFeaturesRequest,
@@ -92,6 +100,29 @@ def test_a_level_that_the_build_does_not_know_is_lowered_by_one_that_does(
     with broker(tmp_path, without):
         pass
     with broker(tmp_path):  # and the way back
+        pass
+
+
+@pytest.mark.parametrize(
+    ("key_type", "topic", "feature", "without"),
+    [
+        (1, "__transaction_state", "transaction.version", NO_TRANSACTIONS),
+        (0, "__consumer_offsets", "group.version", {"groups": {"plugins": []}}),
+    ],
+)
+def test_a_coordinators_topic_needs_its_plug_in_until_it_is_deleted(
+    tmp_path: Path, key_type: int, topic: str, feature: str, without: dict[str, Any]
+) -> None:
+    with broker(tmp_path) as running:
+        assert lower(running, feature) == 0
+        finding = FindCoordinatorRequest(key_type=key_type, coordinator_keys=["a"])
+        asked(running, finding, FindCoordinatorResponse)  # makes the topic
+    assert f"the topic {topic}, which the plug-in" in refusal(tmp_path, without)
+    with broker(tmp_path) as running:
+        deletion = DeleteTopicsRequest(topics=[DeleteTopicState(name=topic)], timeout_ms=5_000)
+        [result] = asked(running, deletion, DeleteTopicsResponse).responses
+        assert result.error_code == 0, result.error_message
+    with broker(tmp_path, without):
         pass
 
 
@@ -174,5 +205,39 @@ def test_a_storage_in_memory_marks_nothing(tmp_path: Path) -> None:
     with EmbeddedBroker(storage="storage_memory", data_dir=str(tmp_path)):
         pass
     assert list(tmp_path.iterdir()) == []
+    with broker(tmp_path):
+        pass
+
+
+def test_acls_need_security_until_they_are_deleted(tmp_path: Path) -> None:
+    secured = {"security": {"plugin": "security", "options": {"acls": {"super_users": ["User:ANONYMOUS"]}}}}
+    authorizer = {"authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer"}
+    entry = AclCreation(
+        resource_type=2,
+        resource_name="orders",
+        resource_pattern_type=3,
+        principal="User:bob",
+        host="*",
+        operation=3,
+        permission_type=3,
+    )
+    with broker(tmp_path, secured, config=authorizer) as running:
+        [result] = asked(running, CreateAclsRequest(creations=[entry]), CreateAclsResponse).results
+        assert result.error_code == 0, result.error_message
+    complaint = refusal(tmp_path)
+    assert "ACLs (one for User:bob on orders), which the plug-in security reads" in complaint
+    everything = DeleteAclsFilter(
+        resource_type_filter=1,
+        resource_name_filter=None,
+        pattern_type_filter=1,
+        principal_filter=None,
+        host_filter=None,
+        operation=1,
+        permission_type=1,
+    )
+    with broker(tmp_path, secured, config=authorizer) as running:
+        request = DeleteAclsRequest(filters=[everything])
+        [deleted] = asked(running, request, DeleteAclsResponse).filter_results
+        assert len(deleted.matching_acls) == 1
     with broker(tmp_path):
         pass
