@@ -84,6 +84,7 @@ class QuotasContract:
             assert quotas.mutation_throttle_ms(ALICE, CLIENT, now_ms) == 0
             assert quotas.fetch_bytes_max(ALICE, CLIENT) is None
             assert quotas.connected(HOST, now_ms) == 0
+            assert quotas.limits_produce(ALICE, CLIENT) is False
 
     @pytest.mark.parametrize(
         ("key", "rate", "count", "per_s"),
@@ -124,6 +125,32 @@ class QuotasContract:
             assert quotas.connected(OTHER_HOST, float(nth)) == 0
         assert quotas.fetch_bytes_max(BOB, CLIENT) is None
         assert quotas.mutation_throttle_ms(BOB, CLIENT, 200.0) == 0
+
+    @pytest.mark.parametrize("key", [PRODUCED, REQUEST])
+    def test_a_produce_of_a_client_with_a_limit_counts(self, quotas: ClientQuotas, key: str) -> None:
+        """A limit of bytes or of time. The broker asks for nothing else where it counts for none."""
+        self._needs(key)
+        assert quotas.limits_produce(ALICE, CLIENT) is False
+        self.limit(quotas, key, 1_000.0, user=ALICE)
+        assert quotas.limits_produce(ALICE, CLIENT) is True
+        assert quotas.limits_produce(BOB, CLIENT) is False
+
+    def test_a_produce_that_may_be_is_told_no_wait_and_asking_counts_nothing(
+        self, quotas: ClientQuotas
+    ) -> None:
+        """The broker says no wait to a request that may be, before it counts it."""
+        self._needs(PRODUCED)
+        self.limit(quotas, PRODUCED, 1_000.0, user=ALICE)
+        now_ms, may, may_not = 0.0, 0, 0
+        for _ in range(200):
+            answers = {quotas.may_produce(ALICE, CLIENT, 300, now_ms) for _ in range(5)}
+            assert len(answers) == 1
+            waits_ms = quotas.produced(ALICE, CLIENT, 300, now_ms)
+            assert not (answers == {True} and waits_ms)
+            may, may_not = may + (answers == {True}), may_not + (answers == {False})
+            now_ms += 100.0
+        assert may
+        assert may_not
 
     def test_a_wait_is_never_longer_than_a_client_waits_for_an_answer(self, quotas: ClientQuotas) -> None:
         """Nor less than nothing, however much was taken at once. What is left of the debt comes with the next one."""

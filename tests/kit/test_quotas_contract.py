@@ -8,7 +8,6 @@ import pytest
 
 from blumfeld_kit.quotas_contract import CONNECTIONS, FETCHED, MUTATIONS, PRODUCED, QuotasContract
 from blumfeld_quotas.client_quotas import ClientQuotas
-from blumfeld_quotas.entities import entity_of
 from tests.plugins.quotas.test_client_quotas import Surroundings
 
 
@@ -28,9 +27,7 @@ class TestOwn(QuotasContract):
         self, quotas: Any, key: str, rate: float, *, user: str | None = None, host: str | None = None
     ) -> None:
         kind, name = ("ip", host) if key == CONNECTIONS else ("user", user)
-        entity = entity_of(((kind, name),))
-        present = quotas.surroundings.quotas.get(entity, {})
-        quotas.surroundings.quotas = {**quotas.surroundings.quotas, entity: {**present, key: rate}}
+        quotas.surroundings.set(key, rate, (kind, name))
 
 
 class Generous(Limited):
@@ -69,6 +66,20 @@ class Empty(Limited):
         return 0.0
 
 
+class Forgets(Limited):
+    """Takes no client's Produce requests for limited."""
+
+    def limits_produce(self, user: str, client_id: str) -> bool:
+        return False
+
+
+class Agrees(Limited):
+    """Lets every Produce request be."""
+
+    def may_produce(self, user: str, client_id: str, size_bytes: int, now_ms: float) -> bool:
+        return True
+
+
 RATE = (100_000.0, 5_000, 100_000.0)
 
 
@@ -81,6 +92,8 @@ RATE = (100_000.0, 5_000, 100_000.0)
         (CountsTheRefused, "test_a_strict_request_is_refused_while_there_is_a_wait_and_not_counted", ()),
         (Empty, "test_a_fetch_may_always_have_some_bytes", ()),
         (Empty, "test_without_a_limit_nobody_waits", ()),
+        (Forgets, "test_a_produce_of_a_client_with_a_limit_counts", (PRODUCED,)),
+        (Agrees, "test_a_produce_that_may_be_is_told_no_wait_and_asking_counts_nothing", ()),
     ],
 )
 def test_wrong_quotas_fail_it(wrong: type[Limited], test: str, arguments: tuple[Any, ...]) -> None:

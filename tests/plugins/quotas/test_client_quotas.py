@@ -35,7 +35,8 @@ class Surroundings:
         self.step = step
 
     def set(self, key: str, value: float, *entity: tuple[str, str | None]) -> None:
-        self.quotas = {**self.quotas, entity_of(entity): {key: value}}
+        own = entity_of(entity)
+        self.quotas = {**self.quotas, own: {**self.quotas.get(own, {}), key: value}}
         image = SimpleNamespace(section=lambda _: self.quotas)
         self.step(image, SimpleNamespace(first=False, section_records={SECTION: ()}))
 
