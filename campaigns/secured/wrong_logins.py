@@ -59,7 +59,7 @@ def _wrong_users(cluster: SecuredCluster, access: Access) -> dict[str, Wrong]:
 def _wrong_certificates(cluster: SecuredCluster, access: Access) -> Mapping[str, Wrong]:
     kinds = {
         "an expired certificate": ("expired", "certificate has expired"),
-        "a foreign certificate": ("foreign", "unable to get local issuer certificate"),
+        "a foreign certificate": ("foreign", "no signer in this node's truststore has signed it"),
     }
     found = {
         name: Wrong(replace(access, **cluster.shown(file)), (said,)) for name, (file, said) in kinds.items()

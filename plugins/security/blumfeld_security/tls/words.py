@@ -24,10 +24,16 @@ REASONS = {
 """OpenSSL's reason → its words. Others are shown as OpenSSL has them."""
 
 
+UNSIGNED = frozenset((18, 19, 20, 21))
+"""OpenSSL's codes of a certificate whose signer isn't trusted: signed by itself, by a signer that only the other side
+sent, by one that nobody sent."""
+
+
 def in_words(error: ssl.SSLError) -> str:
     """Returns the reason of a failed handshake."""
     if isinstance(error, ssl.SSLCertVerificationError):
-        return f"the other side's certificate isn't accepted: {error.verify_message}"
+        unsigned = "no signer in this node's truststore has signed it, " * (error.verify_code in UNSIGNED)
+        return f"the other side's certificate isn't accepted: {unsigned}{error.verify_message}"
     reason = error.reason or ""
     return REASONS.get(reason) or reason.replace("_", " ").lower() or "the handshake was broken off"
 

@@ -151,7 +151,10 @@ def test_certificates_of_clients_are_verified(runtime: FakeRuntime, tmp_path: Pa
     foreign = OTHER.leaf()
     for leaf, words in (
         (ended, "certificate has expired"),
-        (foreign, "self-signed certificate in certificate chain"),
+        (
+            foreign,
+            "no signer in this node's truststore has signed it, self-signed certificate in certificate chain",
+        ),
     ):
         near = server(runtime, context(ssl_client_auth="required"))
         assert words in failing(near, Stranger(client_context(tmp_path, leaf)))
