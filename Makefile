@@ -18,6 +18,9 @@ PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
 DISTRIBUTIONS := pyproject.toml $(wildcard */pyproject.toml plugins/*/pyproject.toml)
 DEFAULT := default $(shell sed -n 's|^  "blumfeld-\(.*\)>=.*|plugins/\1|p' default/pyproject.toml | tr - _)
 OTHERS := $(filter-out plugins/sink_spark $(DEFAULT),$(patsubst %/pyproject.toml,%,$(filter-out pyproject.toml,$(DISTRIBUTIONS))))
+# What these need is hundreds of megabytes: `make wheels` leaves it to pip.
+HEAVY := ./bench ./plugins/sink_spark
+DIST ?= dist
 
 # The demo needs the default build and one real client, and no more: 83 MB. An environment of its own for the build of each
 # distribution would take 3 s each, so they share what builds them.
@@ -84,9 +87,11 @@ archive-test: archive-setup  ## the archive's tests that start Spark, need DuckD
 	$(BIN)/python -m pytest -q -m "archive and not slow and not spark"
 	for file in $$(grep -rl "mark.spark" tests --include="test_*.py" | sort); do $(BIN)/python -m pytest -q -m spark $$file || exit 1; done  # a JVM each
 
-wheels: $(VENV)/.demo  ## a wheel of each distribution in dist/, to install from: pip install --find-links dist blumfeld-default
-	rm -rf dist
-	$(PIP) wheel --no-build-isolation --no-deps --wheel-dir dist . $(DEFAULT:%=./%) $(OTHERS:%=./%) ./plugins/sink_spark
+wheels: $(VENV)/.demo  ## wheels of all distributions and of what they need, to install from without a network: pip install --no-index --find-links dist blumfeld-default
+	rm -rf $(DIST)
+	$(PIP) wheel --no-build-isolation --wheel-dir $(DIST) . $(filter-out $(HEAVY),$(DEFAULT:%=./%) $(OTHERS:%=./%)) \
+		'./plugins/security[oauth,pkcs12]' './plugins/storage_tiered[obstore]'
+	$(PIP) wheel --no-build-isolation --no-deps --wheel-dir $(DIST) $(HEAVY)
 
 wheel-test: setup  ## the built wheels, also with a stranger's plug-in, in fresh environments
 	$(BIN)/python -m pytest -q -m wheel

@@ -270,6 +270,10 @@ recovery | 15 min
   A start after a kill and after a clean stop on a full directory, beside Kafka on the same bytes.
   campaigns.bench.starts.recovery ?--peer=peer
 
+builds | 10 min | make wheels, kcat
+  The builds of examples/builds/: size, start, memory, what they load, and whether clients use them.
+  campaigns.builds
+
 startup | 2 min
   Start-up to the first answer, and idle memory, beside Kafka.
   campaigns.bench.starts.startup ?--peer=peer

@@ -11,9 +11,6 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 EXAMPLES = sorted(path.parent for path in (ROOT / "examples").glob("*/pyproject.toml"))
-PLUGINS = sorted(path.parent for path in (ROOT / "plugins").glob("*/pyproject.toml"))
-HEAVY = (ROOT / "bench", ROOT / "plugins" / "sink_spark")
-"""Distributions whose requirements are hundreds of megabytes."""
 _PIP = (sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check")
 
 
@@ -25,13 +22,10 @@ def ran(*command: str, status: int = 0, cwd: Path | None = None) -> subprocess.C
 
 
 def build(folder: Path) -> None:
-    """Put a wheel of each distribution and example into the folder, and the wheels of all that these need, but for
-    the heavy ones. pip takes the latter from its cache, or downloads them.
-    """
-    whole = [ROOT, ROOT / "default", ROOT / "kit", *(path for path in PLUGINS if path not in HEAVY)]
+    """Put what ``make wheels`` makes into the folder, and a wheel of each example."""
+    ran("make", "--silent", "wheels", f"DIST={folder}", cwd=ROOT)
     wheel = (*_PIP, "wheel", "--no-build-isolation", "--wheel-dir", str(folder))
-    ran(*wheel, *map(str, whole))
-    ran(*wheel, "--no-deps", *map(str, [*HEAVY, *EXAMPLES]))
+    ran(*wheel, "--no-deps", *map(str, EXAMPLES))
 
 
 def held(wheel: Path) -> tuple[set[str], dict[str, bytes]]:

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from blumfeld.testing.process import free_port
+from campaigns.builds import NEVER_LOADED, TELLS_MODULES
 
 READY = re.compile(
     r"blumfeld \S+ ready on PLAINTEXT 127\.0\.0\.1:(\d+) in \d+ ms: net_asyncio \(\S.*?\) \+ storage_local \+ "
@@ -24,8 +25,10 @@ READY = re.compile(
 class Running:
     """A broker process on a free port."""
 
-    def __init__(self, data_dir: Path, *arguments: str) -> None:
-        command = [sys.executable, "-m", "blumfeld.cli.main", "run", "--data-dir", str(data_dir)]
+    def __init__(
+        self, data_dir: Path, *arguments: str, program: tuple[str, ...] = ("-m", "blumfeld.cli.main")
+    ) -> None:
+        command = [sys.executable, *program, "run", "--data-dir", str(data_dir)]
         self.process = subprocess.Popen(
             [*command, "--listen", "127.0.0.1:0", *arguments],
             stdout=subprocess.PIPE,
@@ -55,6 +58,30 @@ def running(tmp_path: Path) -> Iterator[Running]:
     if broker.process.poll() is None:
         broker.process.kill()
         broker.process.communicate()
+
+
+def test_a_running_broker_loads_the_plugins_of_its_manifest_and_no_command_line(tmp_path: Path) -> None:
+    """What it leaves out costs it neither memory nor a start."""
+    settings = (
+        'groups.plugins=["groups_classic"]',
+        "transactions.plugin=none",
+        "storage.plugin=storage_memory",
+    )
+    words = [word for setting in settings for word in ("--set", setting)]
+    broker = Running(tmp_path / "data", *words, program=("-c", TELLS_MODULES))
+    assert "ready" in broker.ready_line
+    broker.process.send_signal(signal.SIGTERM)
+    printed, _ = broker.process.communicate(timeout=90)
+    loaded = set(printed.removeprefix("modules: ").split())
+    plugins = {name.removeprefix("blumfeld_") for name in loaded if re.fullmatch(r"blumfeld_\w+", name)}
+    assert plugins == {
+        "consensus_kraft",
+        "groups_classic",
+        "net_asyncio",
+        "replication_isr",
+        "storage_memory",
+    }
+    assert loaded.isdisjoint(NEVER_LOADED)
 
 
 def asks_api_versions(port: int) -> int:

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from importlib.metadata import EntryPoint
 
 import pytest
 
 from blumfeld import spi
+from blumfeld.kernel.composing.plan import make_plan
+from blumfeld.kernel.manifest.sections import Manifest
 from blumfeld.plugging.errors import ManifestError
+from blumfeld.plugging.published import IN_DEFAULT_BUILD
 from blumfeld.plugging.registry import GROUP, Registry
 from blumfeld.spi.hooks import NoOptions
 from blumfeld.wire.errors import PluginContractError
@@ -112,6 +116,14 @@ def test_a_plugin_of_this_project_that_is_not_installed_is_named_with_its_distri
     with pytest.raises(ManifestError) as refused:
         Registry(points).load(name, role, "m.toml", "at")
     assert str(refused.value) == f'm.toml: at: found "{name}", which isn\'t installed; allowed: {allowed}'
+
+
+def test_each_plugin_of_a_manifest_that_is_not_installed_is_named() -> None:
+    """A missing one of a list hides none of its neighbours."""
+    with pytest.raises(ManifestError) as refused:
+        make_plan(Manifest(), registry=Registry([]))
+    named = re.findall(r'found "(\w+)", which isn\'t installed', str(refused.value))
+    assert set(named) == IN_DEFAULT_BUILD - {"storage_memory"}
 
 
 MAJOR, MINOR = map(int, spi.VERSION.split("."))

@@ -132,9 +132,12 @@ class _Loader:
 
     def load_all(self) -> Iterator[PlannedPlugin]:
         """Yields the plug-ins that can be loaded, in the order in which parts are made."""
-        for named in named_plugins(self.manifest):
-            if not self.faults.sound(named.path.partition("[")[0]):
-                continue  # the name is a default in place of what was meant
+        # Where a section is wrong, a name in it is a default in place of what was meant. All are asked before one is
+        # loaded: a plug-in of a list that is missing must not hide the next one.
+        meant = [
+            named for named in named_plugins(self.manifest) if self.faults.sound(named.path.partition("[")[0])
+        ]
+        for named in meant:
             if named.role == "storage":
                 yield from self._storages(named)
             elif self._is_allowed(named):
