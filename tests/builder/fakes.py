@@ -121,7 +121,10 @@ def repack(distribution: str, folder: Path) -> Path:
             continue
         parts = (info, *file.parts[1:]) if top.endswith(".dist-info") else file.parts
         content["/".join(parts)] = Path(str(file.locate())).read_bytes()
-    tag = re.findall("^Tag: (.*)", content[f"{info}/WHEEL"].decode(), flags=re.M)[0].strip()
+    tags = re.findall("^Tag: (.*?)-(.*?)-(.*)$", content[f"{info}/WHEEL"].decode(), flags=re.M)
+    tag = "-".join(
+        ".".join(dict.fromkeys(part.strip() for part in parts)) for parts in zip(*tags, strict=True)
+    )
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"{stem}-{tag}.whl"
     path.write_bytes(wheel_bytes(content, info))

@@ -93,6 +93,7 @@ def test_the_lock_names_every_wheel_with_its_hash(workshop: Path) -> None:
     assert str(workshop) not in (workshop / "out/pylock.toml").read_text()
 
 
+@pytest.mark.slow
 def test_the_same_lock_gives_the_same_bytes_elsewhere(workshop: Path, tmp_path: Path) -> None:
     """In another folder, with another umask, home, time zone and hash seed, without the manifest's wheels, and with an
     index that can't be reached: the wheels beside the lock are enough."""

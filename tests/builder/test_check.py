@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from blumfeld.plugging.errors import ManifestError
-from blumfeld_builder.build import Request, build
-from blumfeld_builder.evidence.results import Untried, results
+from blumfeld_builder.build import Request, build, read_recipe
+from blumfeld_builder.evidence.check import refuse_failing
+from blumfeld_builder.evidence.results import Document, Untried, results
 from tests.builder.fakes import ROLES, make_workshop, repack, write_plugin, write_wheel
 
 PYTEST = ("pytest", "iniconfig", "packaging", "pluggy", "pygments")
@@ -82,17 +84,24 @@ def test_the_evidence_says_what_passed_and_what_was_not_tried(
 
 def test_a_plugin_that_fails_its_kit_needs_leave(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     workshop_with_a_kit(tmp_path, holds=False)
+    checked(tmp_path, monkeypatch, "storage_memory")
+    text = (tmp_path / "out/evidence.json").read_bytes()
+    [entry] = [found for found in msgspec.json.decode(text, type=Document).plugins if found.failed]
+    assert (entry.plugin, entry.failed, entry.allowed_to_fail) == (
+        "storage_memory",
+        ("test_it_breaks",),
+        True,
+    )
+
+    plugins = read_recipe(Request(manifest="broker.toml", out="")).plugins
+    refuse_failing([entry], plugins, "broker.toml")
+    without_leave = msgspec.structs.replace(entry, allowed_to_fail=False)
     with pytest.raises(ManifestError) as raised:
-        checked(tmp_path, monkeypatch)
+        refuse_failing([without_leave], plugins, "broker.toml")
     assert str(raised.value) == (
         'broker.toml: storage.plugin: found "storage_memory", which fails its kit: test_it_breaks; allowed: a plug-in '
         "that passes blumfeld_storage_memory.kit, or --allow-failing storage_memory"
     )
-    assert not (tmp_path / "out").exists()
-    checked(tmp_path, monkeypatch, "storage_memory")
-    entries = json.loads((tmp_path / "out/evidence.json").read_text())["plugins"]
-    [entry] = [entry for entry in entries if entry["plugin"] == "storage_memory"]
-    assert (entry["failed"], entry["allowed_to_fail"]) == (["test_it_breaks"], True)
 
 
 def test_leave_for_a_plugin_that_isnt_there_is_refused(
