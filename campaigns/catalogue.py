@@ -74,6 +74,10 @@ librdkafka-suite | 30 min | npm, a C++ compiler, make; Java for six of its tests
   librdkafka's own tests of a broker against three nodes of this build.
   campaigns.suites.librdkafka [ --out bench-results/librdkafka-suite.json ] ?--peer=peer
 
+quotas | 6 min | Java
+  Quotas of bytes and of request time over a minute, with librdkafka and Java, and what a neighbour sees of them.
+  campaigns.quotas [ --out bench-results/quotas.json ] ?--peer=peer
+
 verdicts | 10 min | Java
   Generated ACLs, principals, hosts and requests, played to Apache Kafka and to this build: the same verdicts.
   campaigns.verdicts --peer {peer} [ --sets 24 ]

@@ -54,6 +54,8 @@ class ClientQuotas:
         self._buckets = {key: Buckets() for key in (PRODUCED, FETCHED, REQUEST, MUTATIONS, CONNECTIONS)}
         self.throttled = dict.fromkeys(self._buckets, 0)
         """Times that a client was told to wait, by the quota."""
+        self.counted = dict.fromkeys(self._buckets, 0.0)
+        """What clients with a quota took, by the quota, in its unit. A connection that is to be closed isn't in it."""
         composition.metadata.subscribe(self._step)
 
     def limits_produce(self, user: str, client_id: str) -> bool:
@@ -117,6 +119,8 @@ class ClientQuotas:
         if waits_ms:
             bucket.give_back(1)  # the connection will be closed
             self.throttled[CONNECTIONS] += 1
+        else:
+            self.counted[CONNECTIONS] += 1
         return waits_ms
 
     def _counted(self, key: str, user: str, client_id: str, count: float, now_ms: float) -> float:
@@ -124,6 +128,7 @@ class ClientQuotas:
         if limit is None:
             return 0.0
         waits_ms = self._bucket(key, limit.shared_by, limit.value, now_ms).take(count, limit.value, now_ms)
+        self.counted[key] += count
         self.throttled[key] += waits_ms > 0
         return waits_ms
 

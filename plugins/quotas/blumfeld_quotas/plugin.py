@@ -58,4 +58,12 @@ class Plugin:
                 labels=("quota",),
                 read=lambda: {(quota,): count for quota, count in made.throttled.items()},
             ),
+            Metric(
+                name="blumfeld_quota_counted_total",
+                help="What clients with a quota took, by the quota: bytes, seconds of a thread in per cent, "
+                "partitions, connections.",
+                kind="counter",
+                labels=("quota",),
+                read=lambda: {(quota,): count for quota, count in made.counted.items()},
+            ),
         )

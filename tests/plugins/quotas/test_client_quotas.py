@@ -81,6 +81,7 @@ def test_a_producer_above_its_quota_waits_and_is_told(limited: Limited) -> None:
     assert answer.responses[0].partition_responses[0].error_code == 0, "what was produced is kept"
     assert limited.muted_ms == pytest.approx(answer.throttle_time_ms, abs=1)
     assert limited.quotas.throttled["producer_byte_rate"] == 1
+    assert 2_500 < limited.quotas.counted["producer_byte_rate"] < 2_800
 
 
 @pytest.fixture
