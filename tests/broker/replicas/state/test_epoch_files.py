@@ -79,6 +79,14 @@ def test_all_files_that_are_due_are_written_in_their_order(bench: Bench) -> None
     assert bench.saved == states
 
 
+def test_the_device_serves_others_four_times_as_long_as_a_write_took(bench: Bench) -> None:
+    bench.clock.offload_delay_ms = lambda: 5.0
+    states = bench.due(4)
+    for written in (1, 1, 1, 1, 1, 2):  # at 10 ms the first, then one in 50 ms
+        bench.clock.advance(10)
+        assert bench.saved == states[:written]
+
+
 def test_a_file_that_was_written_meanwhile_is_not_written_again(bench: Bench) -> None:
     first, second, third = bench.due(3)
     second.epoch_unsaved = False

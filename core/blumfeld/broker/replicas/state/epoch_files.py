@@ -18,6 +18,9 @@ from blumfeld.spi.aux_files import AuxDraft, in_chunks
 from blumfeld.spi.runtime import Runtime, pause
 from blumfeld.spi.storage import LACKS, AuxFiles
 
+REST = 4.0
+"""After a write the device serves others for so many times as long as the write took: a file that is made on the loop
+waits for the journal of the file system behind each sync."""
 FULL_MS = 1_000.0
 """Pause after a write that found no room, no descriptors or no memory. Nothing is lost meanwhile."""
 
@@ -106,16 +109,19 @@ class EpochFiles:
                 if not state.epoch_unsaved:
                     continue
                 draft = state.draft_epochs()
+                began_ms = self._runtime.monotonic_ms()
                 try:
                     await self._write(state, draft)
                 except OSError as error:
                     if error.errno in LACKS:
-                        await pause(self._runtime, FULL_MS)
+                        began_ms -= FULL_MS / REST
                     elif state.holds(draft):  # else the log has moved to another directory, or has gone
                         failed(error)
                         continue
                 if state.epoch_unsaved:
                     self._due.append((state, failed))
+                if self._due:
+                    await pause(self._runtime, REST * (self._runtime.monotonic_ms() - began_ms))
         finally:
             self._writes = False
 
