@@ -163,8 +163,8 @@ class Administrator:
     async def delete(self, filters: Sequence[DeleteAclsFilter]) -> bool:
         """Delete the ACLs that a filter takes. Return whether they are gone for sure. :raises OSError: nobody knows
 
-        Where brokers don't forward, a broker deletes the ACLs that it knows, and its answer names them. One that another
-        broker has just created may stay.
+        Where brokers don't forward, a broker deletes the ACLs that it knows, and its answer names them. One that
+        another broker has just created may stay.
         """
         connection = await self._routes.for_admin()
         since = self._change_begins(connection)
