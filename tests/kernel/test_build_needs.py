@@ -10,10 +10,13 @@ import pytest
 
 from blumfeld.kernel.build_needs import BuildLacks, check_needs
 from blumfeld.kernel.node import Node, StartError
-from blumfeld.spi.consensus import MetadataNeeds
+from blumfeld.kernel.watching.event_log import EventLogs
+from blumfeld.metadata.image.cluster_image import MetadataImage
+from blumfeld.spi.cluster import ImageDelta
+from blumfeld.spi.consensus import ImageListener, MetadataNeeds
 from blumfeld.spi.hooks import Feature
 from blumfeld.wire.schema import Message
-from tests.kernel.fakes import JOURNAL, FakeConsensus, plan_of, plugin
+from tests.kernel.fakes import JOURNAL, FakeConsensus, Rendered, plan_of, plugin
 from tests.kernel.test_node import with_node
 from tests.metadata.acl_section import AclSection
 from tests.metadata.test_needs import ACL, KEEPING, NOTHING
@@ -131,6 +134,17 @@ class NeedsFromOtherNodes(StoredConsensus):
 
 FROM_DIRECTORY = plugin("consensus", "blumfeld_make_consensus", lambda _: NeedsFromTheDirectory("consensus"))
 FROM_OTHERS = plugin("consensus", "blumfeld_make_consensus", lambda _: NeedsFromOtherNodes("consensus"))
+
+
+class TellingConsensus(StoredConsensus):
+    """Tells each listener of the image that it hears of."""
+
+    def subscribe(self, listener: ImageListener) -> None:
+        TOLD.append(listener)
+
+
+TOLD: list[ImageListener] = []
+TELLING = plugin("consensus", "blumfeld_make_consensus", lambda _: TellingConsensus("consensus"))
 LISTENERS = (
     'network.listeners=[{name="PLAINTEXT", bind="127.0.0.1:9092"}, '
     '{name="CONTROLLER", kind="controller", bind="127.0.0.1:9093"}]'
@@ -166,3 +180,27 @@ def test_no_broker_listener_opens_when_other_nodes_have_written_what_needs_more(
     assert "other.version" in complaint
     assert "CONTROLLER listening" in happened
     assert "PLAINTEXT listening" not in happened
+
+
+def test_a_running_node_says_once_that_other_nodes_use_what_it_lacks(tmp_path: Path) -> None:
+    rendered = Rendered()
+    logs = EventLogs(rendered.prepare)
+    logs.port_is_open(lambda prepare, use: use(prepare()))
+    TOLD.clear()
+
+    async def body(node: Node) -> None:
+        await node.start()
+        [listener] = TOLD
+        image = MetadataImage()
+        listener(image, ImageDelta())
+        assert rendered.events == []
+        listener(image, ImageDelta(kept_records=(ACL,)))
+        image.features["other.version"] = 1
+        listener(image, ImageDelta(features_changed=True))
+        await node.stop()
+
+    plan = plan_of("consensus.plugin=mine", data_dir=tmp_path, mine=f"{__name__}:TELLING")
+    with_node(plan, body, logs)
+    [(_, event, values)] = [found for found in rendered.events if found[0] == "error"]
+    assert event == "this build lacks what other nodes use: its next start is refused"
+    assert "ACLs (one for User:bob on orders)" in values["error"]

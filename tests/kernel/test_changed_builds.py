@@ -12,6 +12,7 @@ import pytest
 from blumfeld.client.asyncio_connection import connect
 from blumfeld.client.versions import SPOKEN
 from blumfeld.kernel.node import StartError
+from blumfeld.metadata.image.checkpoint import decode_checkpoint
 from blumfeld.testing.embedded import EmbeddedBroker
 from blumfeld.wire.messages.alter_client_quotas import (
     AlterClientQuotasRequest,
@@ -39,12 +40,14 @@ from blumfeld.wire.messages.delete_topics import (
     DeleteTopicState,
 )
 from blumfeld.wire.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+from blumfeld.wire.messages.metadata_records import FeatureLevelRecord
 from blumfeld.wire.messages.update_features import (
     FeatureUpdateKey,
     UpdateFeaturesRequest,
     UpdateFeaturesResponse,
 )
 from blumfeld.wire.schema import Message
+from tests.metadata.test_records import kafkas
 
 QUOTAS = {"quotas": {"plugin": "quotas"}}
 NO_TRANSACTIONS = {"transactions": {"plugin": "none"}}
@@ -239,5 +242,25 @@ def test_acls_need_security_until_they_are_deleted(tmp_path: Path) -> None:
         request = DeleteAclsRequest(filters=[everything])
         [deleted] = asked(running, request, DeleteAclsResponse).filter_results
         assert len(deleted.matching_acls) == 1
+    with broker(tmp_path):
+        pass
+
+
+def test_features_of_kafka_alone_are_no_reason_to_refuse(tmp_path: Path) -> None:
+    """A directory that Kafka formatted has levels of share groups and streams groups."""
+    bootstrap = kafkas("bootstrap")
+    levels = {
+        record.name
+        for record in decode_checkpoint(bootstrap, "b").records
+        if isinstance(record, FeatureLevelRecord)
+    }
+    assert {"share.version", "streams.version"} <= levels
+    properties = (
+        "version=1\ncluster.id=MkU3OEVBNTcwNTJENDM2Qg\nnode.id=1\ndirectory.id=AAAAAAAAAAAAAAAAAAAAZA\n"
+    )
+    (tmp_path / "meta.properties").write_text(properties)
+    (tmp_path / "bootstrap.checkpoint").write_bytes(bootstrap)
+    with broker(tmp_path) as running:
+        assert running.node.composition.metadata.image.features["share.version"] == 1
     with broker(tmp_path):
         pass

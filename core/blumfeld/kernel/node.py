@@ -30,11 +30,14 @@ from blumfeld.kernel.runtime.real_files import absolute_path
 from blumfeld.kernel.storage_mark import OF_KAFKAS_FORM, check_marks, write_marks
 from blumfeld.kernel.watching.event_log import EventLogs
 from blumfeld.metadata.brokers.feature_levels import supported_features
+from blumfeld.metadata.image.cluster_image import MetadataImage
+from blumfeld.metadata.image.needs import needs_of
 from blumfeld.plugging.errors import Faults, ManifestError, Problem, shown
 from blumfeld.plugging.plugins import PlannedPlugin, PluginSet, RefusedBy
 from blumfeld.spi.assignors import ConsumerAssignor
+from blumfeld.spi.cluster import ClusterImage, ImageDelta
 from blumfeld.spi.completion import Completion
-from blumfeld.spi.consensus import StoredMetadata, cluster_id_keeper, stored_metadata
+from blumfeld.spi.consensus import MetadataNeeds, StoredMetadata, cluster_id_keeper, stored_metadata
 from blumfeld.spi.image_sections import ControllerCommand, ImageSection
 from blumfeld.spi.object_store import StoreFactory
 from blumfeld.spi.observer import Observer
@@ -182,6 +185,7 @@ class Node:
         )
         self.composition.plan_json = self.plan_json
         self._plan_json: str | None = None
+        self._told_lacking = False
         self._events = logs.named("kernel")
         self._started: dict[str, list[Callable[[], Awaitable[None]]]] = {}
         """Stage → what stops its parts, in the order of the start."""
@@ -394,15 +398,34 @@ class Node:
         await self._caught_up()
         if stored is not None:
             self._check_needs(stored)  # of what other nodes have written since
+            composition.metadata.subscribe(self._image_changed)
 
     def _check_needs(self, stored: StoredMetadata) -> None:
         """Refuse to serve metadata that needs what this build lacks.
 
         :raises BuildLacks: it does
         """
+        self._check(stored.needs())
+
+    def _check(self, needs: MetadataNeeds) -> None:
         composition = self.composition
         features = supported_features(composition.features)
-        check_needs(stored.needs(), features, composition.image_sections, self.plan)
+        check_needs(needs, features, composition.image_sections, self.plan)
+
+    def _image_changed(self, image: ClusterImage, delta: ImageDelta) -> None:
+        """Say so, once, when a node of another build has written what this one lacks. This node serves on, and does not
+        start again."""
+        if not delta.kept_records and not delta.features_changed:
+            return
+        needs = needs_of(MetadataImage(), delta.kept_records)
+        try:
+            self._check(msgspec.structs.replace(needs, features=image.features))
+        except BuildLacks as error:
+            if not self._told_lacking:
+                self._events.error(
+                    "this build lacks what other nodes use: its next start is refused", error=str(error)
+                )
+            self._told_lacking = True
 
     async def _caught_up(self) -> None:
         """Wait for the image, and say so: without a quorum a start waits here for good."""
