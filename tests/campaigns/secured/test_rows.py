@@ -32,7 +32,7 @@ def _cluster(folder: Path, log: str = "") -> Any:
     return FakeCluster(folder, log)
 
 
-def _tried(folder: Path, monkeypatch: pytest.MonkeyPatch, cell: Cell, log: str) -> Row:
+def _tried(folder: Path, monkeypatch: pytest.MonkeyPatch, cell: Cell, log: str, before: int = 0) -> Row:
     used = []
 
     def run_cell(*_: object, environment: dict[str, str], **__: object) -> Cell:
@@ -42,7 +42,7 @@ def _tried(folder: Path, monkeypatch: pytest.MonkeyPatch, cell: Cell, log: str) 
     monkeypatch.setattr(campaign, "run_cell", run_cell)
     cluster = _cluster(folder, log)
     row = Row("confluent-kafka")
-    Try(row, "a wrong password", wrong_logins(cluster, SCRAM)["a wrong password"]).tried(cluster)
+    Try(row, "a wrong password", wrong_logins(cluster, SCRAM)["a wrong password"], before).tried(cluster)
     assert used == ["wrong"]
     return row
 

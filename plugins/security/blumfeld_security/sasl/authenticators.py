@@ -10,7 +10,7 @@ from blumfeld.spi.context import Principal
 from blumfeld.spi.security import Stepped
 from blumfeld_security.exchanges import oauthbearer
 from blumfeld_security.exchanges.plain import PlainLogin, read_plain_token
-from blumfeld_security.exchanges.refusals import LoginRefused
+from blumfeld_security.exchanges.refusals import LoginRefused, Malformed
 from blumfeld_security.exchanges.scram import (
     ITERATIONS_MIN,
     ClientFirst,
@@ -82,7 +82,10 @@ class ScramAuthenticator:
         try:
             last = self._server.final(token)
         except LoginRefused as refusal:
-            raise LoginRefused(f"{refusal.reason}: user {self._name!r}", refusal.message) from None
+            told = refusal.message
+            if user.principal is None and not isinstance(refusal, Malformed):
+                raise LoginRefused(f"no such user: {self._name!r}", told) from None
+            raise LoginRefused(f"{refusal.reason}: user {self._name!r}", told) from None
         if user.principal is None or user.credential.iterations < ITERATIONS_MIN:
             raise LoginRefused(f"no such user: {self._name!r}")
         left_ms = None if user.left_ms is None else user.left_ms()

@@ -117,10 +117,15 @@ def test_an_answer_to_a_wrong_password_is_held_back_then_the_connection_closes()
 
 
 def test_an_unknown_user_of_scram_is_answered_as_a_wrong_password_is() -> None:
+    """The log alone tells them apart."""
     answers = []
-    for user in ("alice", "mallory"):
+    for user, reason in (
+        ("alice", "the proof is wrong: user 'alice'"),
+        ("mallory", "no such user: 'mallory'"),
+    ):
         rig = GateRig()
         answers.append(scram(rig, rig.connect(), user, "wrong"))
+        assert rig.reasons() == [reason]
     assert answers[0] == answers[1]
     assert answers[0].error_message == (
         "Authentication failed during authentication due to invalid credentials with SASL mechanism SCRAM-SHA-256"
