@@ -136,7 +136,7 @@ def chosen_wheels(recipe: Recipe, supply: Supply, work: str, tell: Callable[[str
         tell(f"taking the wheels of {recipe.request.lock}")
         faults = Faults(recipe.request.lock)
         entries = lock.read_lock(_text_of(recipe.request.lock), faults.source, recipe.wanted, recipe.target)
-        wheels = take_locked(entries, recipe.request.lock, supply, work, faults)
+        wheels = take_locked(entries, recipe.request.lock, supply, recipe.target, work, faults)
         faults.tell()
         faults.add(misfitting(wheels, recipe.target))
     faults.add(plugin_problems(recipe.plugins, wheels))

@@ -6,7 +6,7 @@ import json
 import os
 import re
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
@@ -31,43 +31,53 @@ def resolve(
     report = os.path.join(work, "report.json")
     lines = sorted({str(need.requirement) for need in wanted})
     options = ("--dry-run", "--ignore-installed", "--only-binary", ":all:", "--report", report)
-    python = () if target.executable == sys.executable else ("--python", target.executable)
     try:
-        said = run_module("pip", *python, "install", *options, *supply.options, *lines, cwd=work)
+        said = run_module("pip", *_python(target), "install", *options, *supply.options, *lines, cwd=work)
         faults.add(_silent_index(said.error, supply))
     except ToolFailed as failed:
         faults.add(_explained(f"{failed.said.output}\n{failed.said.error}", wanted, supply, target))
     faults.tell()
     with open(report, "rb") as file:
         installed = json.load(file)["install"]
-    return sorted(_fetched(installed, supply, work, faults.source), key=lambda wheel: wheel.name)
+    return sorted(_fetched(installed, target, work, faults.source), key=lambda wheel: wheel.name)
 
 
-def _fetched(installed: Sequence[Any], supply: Supply, work: str, source: str) -> Iterator[Wheel]:
-    downloads = os.path.join(work, "downloads")
+def _fetched(installed: Sequence[Any], target: Target, work: str, source: str) -> Iterator[Wheel]:
+    origins: dict[str, str] = {}
     for item in installed:
         url = item["download_info"]["url"]
-        if url.startswith("file:"):
-            path = unquote(urlsplit(url).path)
-            origin = None
-        else:
-            path = download(url, item["download_info"]["archive_info"]["hashes"]["sha256"], downloads, work)
-            origin = url
+        if not url.startswith("file:"):
+            origins[url] = item["download_info"]["archive_info"]["hashes"]["sha256"]
+    downloaded = download(origins, target, work)
+    for item in installed:
+        url = item["download_info"]["url"]
+        path = downloaded.get(url) or unquote(urlsplit(url).path)
         try:
-            yield read_wheel(path, origin)
+            yield read_wheel(path, url if url in downloaded else None)
         except NotAWheel as error:
             problem = Problem("build.wheels", f"{os.path.basename(path)}: {error}", "a wheel")
             raise ManifestError(source, [problem]) from None
 
 
-def download(url: str, sha256: str, folder: str, work: str) -> str:
-    """Bring a wheel from an index to a folder, and return its path there.
+def download(sha256_of_url: Mapping[str, str], target: Target, work: str) -> dict[str, str]:
+    """Bring wheels from an index to a folder in ``work``. Returns the path of each by its address.
 
-    :raises ToolFailed: it can't be reached, or its hash is another one
+    :raises ToolFailed: one can't be reached, or its hash is another one
     """
-    options = ("--quiet", "--no-deps", "--no-index", "--dest", folder)
-    run_module("pip", "download", *options, f"{url}#sha256={sha256}", cwd=work)
-    return os.path.join(folder, unquote(urlsplit(url).path.rpartition("/")[2]))
+    if not sha256_of_url:
+        return {}
+    folder = os.path.join(work, "downloads")
+    options = ("--quiet", "--no-deps", "--no-index", "--retries", "1", "--dest", folder)
+    urls = [f"{url}#sha256={digest}" for url, digest in sha256_of_url.items()]
+    run_module("pip", *_python(target), "download", *options, *urls, cwd=work)
+    return {
+        url: os.path.join(folder, unquote(urlsplit(url).path.rpartition("/")[2])) for url in sha256_of_url
+    }
+
+
+def _python(target: Target) -> tuple[str, ...]:
+    """Returns pip's option for another interpreter than the one that runs it."""
+    return () if target.executable == sys.executable else ("--python", target.executable)
 
 
 def _explained(output: str, wanted: Sequence[Wanted], supply: Supply, target: Target) -> list[Problem]:
@@ -170,7 +180,7 @@ def _spelled(name: str, supply: Supply) -> str:
 
 
 def take_locked(
-    locked: Sequence[LockedWheel], lock_path: str, supply: Supply, work: str, faults: Faults
+    locked: Sequence[LockedWheel], lock_path: str, supply: Supply, target: Target, work: str, faults: Faults
 ) -> list[Wheel]:
     """Returns the wheels of a lock: from beside it, from ``build.wheels``, or from the addresses in it.
 
@@ -182,36 +192,54 @@ def take_locked(
     by_name: dict[str, list[str]] = {}
     for path in supply.files():
         by_name.setdefault(os.path.basename(path), []).append(path)
-    wheels = []
+    paths: dict[str, str] = {}
+    absent: dict[str, str] = {}
     for entry in locked:
         own = [os.path.join(beside, entry.path)] if entry.path is not None else []
         found = [path for path in [*own, *by_name.get(entry.file, [])] if os.path.isfile(path)]
         try:
-            path = _of_hash(entry, found, supply, work)
-            wheels.append(read_wheel(path, entry.url))
+            path_here = _of_hash(entry, found, supply)
+        except LookupError as error:
+            allowed = f"{entry.file} with sha256 {entry.sha256}"
+            faults.add([Problem(f"packages.{entry.name}", str(error), allowed)])
+            continue
+        if path_here is not None:
+            paths[entry.name] = path_here
+        elif entry.url is not None:
+            absent[entry.url] = entry.sha256
+    downloaded = _brought(absent, target, work, faults)
+    wheels = []
+    for entry in locked:
+        path_of = paths.get(entry.name) or downloaded.get(entry.url or "")
+        try:
+            wheels += [read_wheel(path_of, entry.url)] if path_of is not None else []
         except NotAWheel as error:
             faults.add([Problem(f"packages.{entry.name}", f"{entry.file}: {error}", "a wheel")])
-        except LookupError as error:
-            faults.add(
-                [Problem(f"packages.{entry.name}", str(error), f"{entry.file} with sha256 {entry.sha256}")]
-            )
     return wheels
 
 
-def _of_hash(entry: LockedWheel, found: Sequence[str], supply: Supply, work: str) -> str:
-    """Returns the path of the wheel that has the lock's hash.
+def _brought(absent: Mapping[str, str], target: Target, work: str, faults: Faults) -> dict[str, str]:
+    """Returns the downloaded wheels of a lock; none, if one of them can't be had."""
+    try:
+        return download(absent, target, work)
+    except ToolFailed as failed:
+        reason = " ".join(failed.said.error.split())
+        found = f"{len(absent)} wheels that don't lie here, and an address that gave nothing or another wheel: {reason}"
+        faults.add([Problem("packages", found, "wheels with the hashes of the lock")])
+        return {}
 
-    :raises LookupError: there is none; the message says what there is
+
+def _of_hash(entry: LockedWheel, found: Sequence[str], supply: Supply) -> str | None:
+    """Returns the path of the wheel that has the lock's hash; ``None`` if it must be downloaded.
+
+    :raises LookupError: there is none and the lock has no address; the message says what there is
     """
     digests = {path: sha256_of(path) for path in found}
     for path, digest in digests.items():
         if digest == entry.sha256:
             return path
+    if entry.url is not None:
+        return None
     if digests:
         raise LookupError(" and ".join(f"{path} with sha256 {digest}" for path, digest in digests.items()))
-    if entry.url is None:
-        raise LookupError(f"{entry.file}, which is neither beside the lock nor in {supply.searched}")
-    try:
-        return download(entry.url, entry.sha256, os.path.join(work, "downloads"), work)
-    except ToolFailed as failed:
-        raise LookupError(f"{entry.url}, which gave nothing: {failed.said.error.splitlines()[-1]}") from None
+    raise LookupError(f"{entry.file}, which is neither beside the lock nor in {supply.searched}")
