@@ -19,8 +19,7 @@ from blumfeld.spi.runtime import Runtime, pause
 from blumfeld.spi.storage import LACKS, AuxFiles
 
 REST = 4.0
-"""After a write the device serves others for so many times as long as the write took: a file that is made on the loop
-waits for the journal of the file system behind each sync."""
+"""After a write the device serves others for so many times as long as the write took. The loop makes files, too."""
 FULL_MS = 1_000.0
 """Pause after a write that found no room, no descriptors or no memory. Nothing is lost meanwhile."""
 
