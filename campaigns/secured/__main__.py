@@ -45,7 +45,9 @@ RECORDS = "none"
 """The column that produces without compression, and consumes in a group."""
 REFUSED = "wrong-login"
 REFUSED_S = 30.0
-"""Time that a client with a wrong login has. A right one needs a tenth of it. Many try again until they are ended."""
+"""Time that a client with a wrong login has at least. Many try again until they are ended."""
+TIMES = 3
+"""It has so many times what its right login took."""
 AT_ONCE = 12
 """Clients with wrong logins at a time: they wait for the most part."""
 COLUMNS = (RECORDS, "resume", "idempotent", "topics", "groups", "transactions", REFUSED)
@@ -107,13 +109,15 @@ class Try:
     def tried(self, cluster: SecuredCluster) -> Self:
         """Run it: nothing may come through, and a node must say why."""
         client, name = self.row.name, self.name
+        right = self.row.cells.get(RECORDS)
+        limit_s = max(REFUSED_S, TIMES * right.seconds if right is not None else 0.0)
         with tempfile.TemporaryDirectory(dir=cluster.folder) as folder:
             cell = run_cell(
                 client,
                 RECORDS,
                 cluster.bootstrap,
                 f"{client}-wrong-{time.time_ns():x}",
-                timeout_s=REFUSED_S,
+                timeout_s=limit_s,
                 environment=self.wrong.access.save(Path(folder)),
             )
         words = self.wrong.said
