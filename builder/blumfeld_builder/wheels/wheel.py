@@ -8,7 +8,7 @@ import os
 import zipfile
 from collections.abc import Mapping
 from email.message import Message
-from email.parser import BytesParser
+from email.parser import Parser
 
 import msgspec
 from packaging.requirements import InvalidRequirement, Requirement
@@ -107,7 +107,8 @@ def _dist_info(file: zipfile.ZipFile, name: str) -> tuple[Message, Mapping[str, 
     entries = set(file.namelist())
     if absent := [entry for entry in ("METADATA", "WHEEL", "RECORD") if f"{folder}/{entry}" not in entries]:
         raise NotAWheel(f"no {absent[0]} in {folder}")
-    metadata = BytesParser().parsebytes(file.read(f"{folder}/METADATA"))
+    # As text: of bytes the parser makes a Header, which is no string, of each value that isn't ASCII.
+    metadata = Parser().parsestr(file.read(f"{folder}/METADATA").decode(errors="replace"))
     points = f"{folder}/entry_points.txt"
     return metadata, _entry_points(file.read(points).decode()) if points in entries else {}
 
