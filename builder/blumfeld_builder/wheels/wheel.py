@@ -12,6 +12,7 @@ from email.parser import Parser
 
 import msgspec
 from packaging.requirements import InvalidRequirement, Requirement
+from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.tags import Tag
 from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel_filename
 
@@ -72,9 +73,11 @@ def read_wheel(path: str, url: str | None = None) -> Wheel:
     found = metadata.get("Name", ""), metadata.get("Version", "")
     if (canonicalize_name(found[0]), found[1]) != (name, str(version)):
         raise NotAWheel(f"its metadata is of {' '.join(found)}")
+    requires_python = metadata.get("Requires-Python", "")
     try:
         requires = tuple(Requirement(line) for line in metadata.get_all("Requires-Dist", []))
-    except InvalidRequirement as error:
+        SpecifierSet(requires_python)
+    except (InvalidRequirement, InvalidSpecifier) as error:
         raise NotAWheel(f"a requirement in its metadata is none: {error}") from None
     return Wheel(
         path=path,
@@ -84,7 +87,7 @@ def read_wheel(path: str, url: str | None = None) -> Wheel:
         sha256=sha256_of(path),
         size=os.path.getsize(path),
         requires=requires,
-        requires_python=metadata.get("Requires-Python", ""),
+        requires_python=requires_python,
         plugins=tuple(sorted(points.get(GROUP, {}))),
         metadata={key: metadata[key] for key in _KEPT if key in metadata},
         kits=points.get(KITS, {}),
@@ -105,12 +108,18 @@ def _dist_info(file: zipfile.ZipFile, name: str) -> tuple[Message, Mapping[str, 
         raise NotAWheel(f"{len(folders)} folders .dist-info in place of one")
     [folder] = folders
     entries = set(file.namelist())
+    for entry in entries:
+        if entry.startswith("/") or ".." in entry.split("/"):
+            raise NotAWheel(f"{entry} leads out of the folder that the wheel is unpacked to")
     if absent := [entry for entry in ("METADATA", "WHEEL", "RECORD") if f"{folder}/{entry}" not in entries]:
         raise NotAWheel(f"no {absent[0]} in {folder}")
     # As text: of bytes the parser makes a Header, which is no string, of each value that isn't ASCII.
     metadata = Parser().parsestr(file.read(f"{folder}/METADATA").decode(errors="replace"))
     points = f"{folder}/entry_points.txt"
-    return metadata, _entry_points(file.read(points).decode()) if points in entries else {}
+    try:
+        return metadata, _entry_points(file.read(points).decode()) if points in entries else {}
+    except (configparser.Error, UnicodeDecodeError) as error:
+        raise NotAWheel(f"{points} can't be read: {' '.join(str(error).split())}") from None
 
 
 def _entry_points(text: str) -> Mapping[str, Mapping[str, str]]:
