@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+import blumfeld_kit
 from blumfeld.plugging.errors import ManifestError
 from blumfeld.plugging.registry import ROLES, Registry
 from blumfeld.spi.hooks import NoOptions
@@ -37,6 +38,13 @@ def test_a_role_without_a_kit_says_why() -> None:
         kits_of("consensus_kraft", "consensus", {})
     told = {"storage", "observers", "network", "assignors"}
     assert {role for role in ROLES if role not in told} - NO_KIT.keys() <= {"decoders"}
+
+
+def test_no_role_with_a_contract_is_said_to_have_none() -> None:
+    contracts = [name.lower() for name in blumfeld_kit.__all__]
+    without = [role for role, why in NO_KIT.items() if why.startswith("no contract kit")]
+    assert without
+    assert [role for role in without if any(name.startswith(role.rstrip("s")) for name in contracts)] == []
 
 
 def test_a_plugin_of_another_role_is_refused() -> None:

@@ -17,12 +17,12 @@ from blumfeld_kit.fakes import FakeRuntime
 
 DATA_DIR = "/data"
 NO_KIT = {
-    "authenticators": "no contract kit tries a SASL mechanism",
+    "authenticators": "the kit must have a client that logs in by the mechanism",
     "authorizer": "the kit must know how it is told to allow and to revoke",
     "consensus": "its kit is a cluster that the plug-in's own kit must declare",
     "groups": "the kit must know what a group of its type lives through",
     "migration": "no contract kit tries a migration",
-    "quotas": "no contract kit tries quotas",
+    "quotas": "the kit must know how a client gets a limit",
     "replication": "no contract kit tries a replication",
     "security": "no contract kit tries a security plug-in as a whole",
     "sink": "no contract kit tries an archive",
