@@ -89,7 +89,7 @@ class Figures(msgspec.Struct):
     start_s: float = 0.0
     """Median of the later starts, to the ready line of each node."""
     rss_bytes: int = 0
-    """Of all its processes, two seconds after the start."""
+    """Resident memory of all its processes, two seconds after the start."""
     modules: int = 0
     """Modules of one node that has served a client."""
     wrong: list[str] = []

@@ -45,7 +45,8 @@ ALONE_S = 20.0
 KEPT_BYTES = 260_000_000
 """Bytes to consume: more than both consumers get."""
 BATCH_BYTES = 16_384
-"""Of what is consumed. An answer to Fetch ends within a batch, as Kafka's does, and that part is sent again."""
+"""Size of the batches that are consumed. An answer to Fetch ends within a batch, as Kafka's does, and that part is sent
+again."""
 NEIGHBOUR = "neighbour"
 TOPICS = {"librdkafka": "lp", "Java": "jp", "both": "consumed", "time": "rt", NEIGHBOUR: NEIGHBOUR}
 SAMPLE = re.compile(r'^blumfeld_quota_counted_total\{quota="request_percentage"\} (\S+)$', re.MULTILINE)

@@ -19,7 +19,9 @@ def test_metadata_that_is_not_ascii_is_text(tmp_path: Path) -> None:
     assert (metadata["License"], metadata["Summary"]) == ("©", "für alle")
 
 
-@pytest.mark.parametrize("entry", ["../outside.py", "/outside.py", "acme-0.1.0.data/purelib/../../outside.py"])
+@pytest.mark.parametrize(
+    "entry", ["../outside.py", "/outside.py", "acme-0.1.0.data/purelib/../../outside.py"]
+)
 def test_a_wheel_whose_file_leads_out_of_its_folder_is_none(tmp_path: Path, entry: str) -> None:
     path = write_wheel(tmp_path, "acme", files={entry: ""})
     with pytest.raises(NotAWheel, match="leads out of the folder"):

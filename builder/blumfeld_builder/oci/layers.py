@@ -53,7 +53,7 @@ class _Hashing(io.RawIOBase):
         return self._file.write(data)
 
     def digest(self) -> str:
-        """Of all that was written, as OCI writes digests."""
+        """Returns the digest of all that was written, as OCI writes digests."""
         return f"sha256:{self._hash.hexdigest()}"
 
 

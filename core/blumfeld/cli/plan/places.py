@@ -9,6 +9,7 @@ import os
 from collections.abc import Callable
 from zipfile import BadZipFile, ZipFile, is_zipfile
 
+from blumfeld.cli.built_in import PACKAGE, PLAN
 from blumfeld.cli.plan.composed import composed
 from blumfeld.cli.plan.errors import NoPlanError
 from blumfeld.cli.plan.running import decoded, plan_of_broker, plan_of_url
@@ -16,8 +17,7 @@ from blumfeld.config.addresses import host_and_port
 from blumfeld.kernel.describing import describe
 from blumfeld.kernel.description.document import PlanDocument
 
-PLAN_FILE = "plan.json"
-IN_ARTEFACT = "blumfeld_build/plan.json"
+IN_ARTEFACT = f"{PACKAGE}/{PLAN}"
 """Where the document lies in an artefact, below the folder of its wheel."""
 PLAN_BYTES_MAX = 1 << 24
 """Largest document that is read: a zip may hold a small file that becomes a large one."""
@@ -59,7 +59,7 @@ def _of_broker(address: str) -> PlanDocument:
 
 
 def _of_folder(path: str) -> PlanDocument:
-    return _of_file(os.path.join(path, PLAN_FILE))
+    return _of_file(os.path.join(path, PLAN))
 
 
 def _of_manifest(path: str) -> PlanDocument:

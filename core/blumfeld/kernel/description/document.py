@@ -61,7 +61,7 @@ class PluginEntry(msgspec.Struct, frozen=True, kw_only=True):
     distribution: str
     version: str
     digest: str | None = None
-    """Of the distribution's code (:mod:`~blumfeld.kernel.description.code_digest`); ``None``: installed editable."""
+    """Digest of the code (:mod:`~blumfeld.kernel.description.code_digest`); ``None``: installed editable."""
     options: dict[str, Any] = {}
     """Options other than their defaults, by their path. Free text is :data:`HIDDEN`."""
     option_defaults: dict[str, Any] = {}
@@ -93,10 +93,10 @@ class PlanDocument(msgspec.Struct, frozen=True, kw_only=True):
 
     format: int = FORMAT
     version: str
-    """Of Blumfeld."""
+    """Blumfeld's version."""
     spi: str
     digest: str | None = None
-    """Of Blumfeld's code, as a plug-in's."""
+    """Digest of Blumfeld's code, as a plug-in's."""
     build: str | None = None
     """Name of the build; ``None`` if it is no artefact."""
     manifest: str | None = None
