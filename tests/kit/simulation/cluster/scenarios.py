@@ -276,8 +276,8 @@ class FullDisk(Scripted):
 class FullController(FullDisk):
     """The same, where the full node is the active controller, too. It can't write the cluster's metadata."""
 
-    MOVED_S = 1.0
-    """Another controller must be elected before."""
+    MOVED_S = 2.0
+    """Another controller must be elected before, by both of the other voters: a vote that they split takes one more."""
 
     def full(self, image: Image) -> int:
         """The controller, where it is a broker."""

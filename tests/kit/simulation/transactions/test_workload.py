@@ -32,7 +32,7 @@ def test_without_faults_everything_is_tried_and_nothing_is_excused() -> None:
 
 def test_coordinators_end_when_they_decide() -> None:
     """A client dies with its coordinator, and one has a slow transaction open when old markers arrive."""
-    counts = run(11, 12.0, faults=(FaultClass.DECISION,))
+    counts = run(14, 12.0, faults=(FaultClass.DECISION,))
     for name in ("committed", "died", "lingered"):
         assert counts[name], name
 
