@@ -124,6 +124,7 @@ WHEELS_AND_INDEX: dict[str, list[Change]] = {
     "a dependency has no wheel": [lambda folder: next((folder / "wheels").glob("tiny*")).unlink()],
     "two distributions bring a plug-in": [acme("storage_memory"), section('requires = ["acme-storage"]')],
     "nothing needs a requirement": [acme(), section('requires = ["acme-storage"]')],
+    "the index is no address": [section('index = ""')],
     "the index can't be reached": [section('index = "http://127.0.0.1:1/simple"')],
     "a wheel is no zip": [truncated],
     "a wheel is of another distribution": [misnamed],

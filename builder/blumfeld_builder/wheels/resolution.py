@@ -145,8 +145,12 @@ def _absent(name: str, output: str, wanted: Sequence[Wanted], supply: Supply, ta
         places,
         f"{requirement}, of which no wheel fits in {supply.searched}{f': {near}' if near else ''}",
         f"a requirement that a wheel there fulfils, for CPython {target.python} on {target.tags[0].platform}"
-        + ("" if near else _spelled(name, supply)),
+        + ("" if near else _spelled(name, supply) or _elsewhere(supply)),
     )
+
+
+def _elsewhere(supply: Supply) -> str:
+    return "" if supply.index else "; or build.index, the address of an index that has one"
 
 
 def _line_of(name: str, output: str) -> str:

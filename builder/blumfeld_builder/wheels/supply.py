@@ -55,6 +55,10 @@ def find_supply(section: BuildSection, beside: str, work: str, faults: Faults) -
             places.append(path)
         else:
             faults.add([Problem(at, f"{shown(entry)}, {_what(path)}", ALLOWED)])
+    if section.index is not None and not section.index.startswith(("https://", "http://", "file://")):
+        faults.add(
+            [Problem("build.index", shown(section.index), "the address of an index: https://HOST/simple")]
+        )
     searched = " and ".join(shown(entry) for entry in section.wheels)
     if section.index is not None:
         searched = f"{searched} and {section.index}" if searched else section.index

@@ -68,7 +68,8 @@ def second_message(near: object, far: Stranger, chance: random.Random) -> bool:
     passed_over, certificate = second[:6], second[6:]
     assert passed_over == b"\x14\x03\x03\x00\x01\x01"
     wrong = passed_over + spoiled(certificate, chance) + far.say(b"request")
-    if wrong.startswith(second):  # a byte was replaced by itself, or one that was cut off by the next record's first
+    # A byte may become itself, and the next record's first one that which was cut off.
+    if wrong.startswith(second):
         wrong = second[:-1]
     near.take(wrong)  # type: ignore[attr-defined]
     near.sent()  # type: ignore[attr-defined]
