@@ -512,14 +512,16 @@ class ZkMetadata:
             )
 
         composition = self._composition
+        assert self._configuration is not None  # since the start
         written = write_own(
             command,
             on_behalf,
             zookeeper=self._sessions.present,
             runtime=self._runtime,
+            catch_up=self._configuration.catch_up,
             image=self._node_image,
             acls=self._acls,
-            controller=Controller(
+            controller=lambda: Controller(
                 self._node_image.image,
                 composition.config,
                 composition.features,

@@ -16,12 +16,7 @@ from blumfeld.wire.messages.create_delegation_token import (
     CreateDelegationTokenRequest,
     CreateDelegationTokenResponse,
 )
-from blumfeld.wire.messages.delete_acls import (
-    DeleteAclsFilter,
-    DeleteAclsMatchingAcl,
-    DeleteAclsRequest,
-    DeleteAclsResponse,
-)
+from blumfeld.wire.messages.delete_acls import DeleteAclsFilter, DeleteAclsRequest, DeleteAclsResponse
 from blumfeld.wire.messages.describe_acls import DescribeAclsRequest, DescribeAclsResponse
 from blumfeld.wire.messages.expire_delegation_token import (
     ExpireDelegationTokenRequest,
@@ -161,11 +156,7 @@ class Administrator:
         return True
 
     async def delete(self, filters: Sequence[DeleteAclsFilter]) -> bool:
-        """Delete the ACLs that a filter takes. Return whether they are gone for sure. :raises OSError: nobody knows
-
-        Where brokers don't forward, a broker deletes the ACLs that it knows, and its answer names them. One that
-        another broker has just created may stay.
-        """
+        """Delete the ACLs that a filter takes. Return whether they are gone for sure. :raises OSError: nobody knows"""
         connection = await self._routes.for_admin()
         since = self._change_begins(connection)
         answer = await connection.ask(
@@ -173,14 +164,10 @@ class Administrator:
         )
         if not _are_done("DeleteAcls", [result.error_code for result in answer.filter_results]):
             return False
-        named = {_deleted(acl) for result in answer.filter_results for acl in result.matching_acls}
-        forwards = self._routes.brokers_forward
-
-        def goes(rule: Rule) -> bool:
-            return rule in named or (forwards and any(_takes(each, rule) for each in filters))
-
         self._verdicts.acknowledged(
-            since, lambda state: not any(map(goes, state.rules.values())), f"deletion by {filters}"
+            since,
+            lambda state: not any(_takes(each, rule) for each in filters for rule in state.rules.values()),
+            f"deletion by {filters}",
         )
         return True
 
@@ -337,18 +324,6 @@ def _takes(acl_filter: DeleteAclsFilter, rule: Rule) -> bool:
     )
     return all(wanted in (ANY, value) for wanted, value in pairs) and all(
         wanted in (None, value) for wanted, value in names
-    )
-
-
-def _deleted(acl: DeleteAclsMatchingAcl) -> Rule:
-    return Rule(
-        acl.resource_type,
-        acl.resource_name,
-        acl.pattern_type,
-        acl.principal,
-        acl.host,
-        acl.operation,
-        acl.permission_type,
     )
 
 

@@ -106,6 +106,14 @@ class Configuration:
         if self._task is not None:
             self._task.cancel()
 
+    async def catch_up(self) -> None:
+        """Have in the image what anybody was told is written before the call.
+
+        :raises ZooKeeperError: no server is reached, or a list of names may not be read
+        """
+        await self._zookeeper.sync(paths.CONFIG_CHANGES)
+        await self._read_changes()
+
     def topics(self, names: Sequence[str]) -> Completion[list[Message]]:
         """The configuration of topics that the image doesn't have yet, as records. A topic without one has none."""
         return self._runtime.scheduler.completed(Lane.METADATA, self._topics(names))

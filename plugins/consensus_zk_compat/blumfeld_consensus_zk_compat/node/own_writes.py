@@ -6,7 +6,7 @@ It is decided here, and written under the version of its znode. The controller h
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from functools import partial
 
@@ -45,9 +45,10 @@ async def write_own(
     *,
     zookeeper: ZooKeeper,
     runtime: Runtime,
+    catch_up: Callable[[], Awaitable[None]],
     image: NodeImage,
     acls: KnownAcls,
-    controller: Controller,
+    controller: Callable[[], Controller],
     moment: Callable[[], Moment],
     in_migration: bool = False,
 ) -> Message:
@@ -55,19 +56,23 @@ async def write_own(
 
     Znodes are written one after the other, as by Kafka: one that fails leaves those before it.
 
+    :param catch_up: brings the image to what anybody was told is written. So a deletion takes an ACL that another node
+        has just created
     :param acls: as the node's image has them; kept up with it
-    :param controller: over the node's image
+    :param controller: makes one over the node's image
     :raises BrokerError: what the command raised; INVALID_REQUEST: a tree has no such resource; NOT_CONTROLLER
         (retriable): no server is reached, and what is written isn't known; INVALID_UPDATE_VERSION: others wrote it
         again and again; UNKNOWN_SERVER_ERROR: the znode that is to be changed can't be read
     """
-    decision = controller.command(command, moment(), on_behalf)
-    records = list(decision.records)
-    while decision.rest is not None:
-        decision = decision.rest(controller.state, moment())
-        records += decision.records
-    check_fits(records, image.image, lambda _: True)
     try:
+        await catch_up()
+        decider = controller()
+        decision = decider.command(command, moment(), on_behalf)
+        records = list(decision.records)
+        while decision.rest is not None:
+            decision = decision.rest(decider.state, moment())
+            records += decision.records
+        check_fits(records, image.image, lambda _: True)
         for change in node_changes(records, acls):
             data = await _written(zookeeper, runtime, change, in_migration=in_migration)
             await image.step(partial(node_step, acls, change.path, data))

@@ -125,6 +125,19 @@ def test_two_nodes_that_write_one_znode_at_once_lose_neither_acl() -> None:
     nodes.run(story())
 
 
+def test_a_node_deletes_what_another_one_has_just_created() -> None:
+    nodes = SecuredNodes(3)
+
+    async def story() -> None:
+        await nodes.until(lambda: nodes.controller > 0)
+        for number in range(5):
+            creator, deleter = 1 + number % 3, 1 + (number + 1) % 3
+            assert await nodes.allow(creator, "User:a") == [0]
+            assert await nodes.revoke(deleter, "User:a") == 1
+
+    nodes.run(story())
+
+
 def test_what_fails_without_a_zookeeper_is_answered() -> None:
     nodes = SecuredNodes(1)
 
