@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Collection, Mapping
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from blumfeld.metadata.image.checkpoint import iter_records
 from blumfeld.wire.acl_operations import OPERATIONS
@@ -132,7 +132,7 @@ class Rights:
 
 def _after(state: State, record: Message) -> State:
     if isinstance(record, AccessControlEntryRecord):
-        return state._replace(rules={**state.rules, bytes(record.id): _rule(record)})
+        return state._replace(rules={**state.rules, bytes(record.id): rule_of(record)})
     if isinstance(record, RemoveAccessControlEntryRecord):
         return state._replace(rules=without(state.rules, bytes(record.id)))
     if isinstance(record, UserScramCredentialRecord):
@@ -151,13 +151,14 @@ def without(values: Mapping[K, V], key: K) -> dict[K, V]:
     return {each: value for each, value in values.items() if each != key}
 
 
-def _rule(record: AccessControlEntryRecord) -> Rule:
+def rule_of(acl: Any) -> Rule:
+    """Return an ACL of the wire, of the metadata log or of an image, which have the same names for its parts."""
     return Rule(
-        record.resource_type,
-        record.resource_name,
-        record.pattern_type,
-        record.principal,
-        record.host,
-        record.operation,
-        record.permission_type,
+        acl.resource_type,
+        acl.resource_name,
+        acl.pattern_type,
+        acl.principal,
+        acl.host,
+        acl.operation,
+        acl.permission_type,
     )

@@ -14,7 +14,7 @@ from blumfeld.spi.storage import TopicPartition
 from blumfeld_kit.simulation.clients.oracle import Oracle, ViolationError
 from blumfeld_kit.simulation.cluster.watch import Watch, metadata_of
 from blumfeld_kit.simulation.machine.host import Machine
-from blumfeld_kit.simulation.secured.rights import Rights, Rule, State, Wanted, allows
+from blumfeld_kit.simulation.secured.rights import Rights, Rule, State, Wanted, allows, rule_of
 
 
 class Moment(NamedTuple):
@@ -167,19 +167,7 @@ class LogVerdicts(Verdicts):
 def state_of(image: Any) -> State:
     """Return the ACLs, credentials and tokens of a node's image."""
     parts = image.section("acls").parts()
-    rules = {
-        number.to_bytes(16): Rule(
-            acl.resource_type,
-            acl.resource_name,
-            acl.pattern_type,
-            acl.principal,
-            acl.host,
-            acl.operation,
-            acl.permission_type,
-        )
-        for part in parts
-        for number, acl in part
-    }
+    rules = {number.to_bytes(16): rule_of(acl) for part in parts for number, acl in part}
     by_user = image.section("scram").by_user
     keys = {user: credential.stored_key for (user, _), credential in by_user.items()}
     return State(
