@@ -169,12 +169,7 @@ def run(story: Story, say: Callable[[str], None]) -> Report:
     except (NodeError, KafkaException, OSError) as error:
         story.load.wrong.append(repr(error))
     finally:
-        story.load.finish(60.0 if is_whole else 5.0)
-        if not is_whole:
-            story.groups.end()
-    if is_whole:
-        story.groups.finish(story.load.ends())
-        story.load.wrong.extend(story.groups.promises.wrong)
+        phases.finish(story.groups, is_whole=is_whole)
     return phases.report()
 
 

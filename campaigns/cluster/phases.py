@@ -7,11 +7,15 @@ from collections.abc import Callable
 
 import attrs
 
+from campaigns.clients.load.groups import Groups
 from campaigns.clients.load.load import Load
+from campaigns.clients.load.log_contents import UnreadableError
 from campaigns.cluster.gaps import gap_of
 
 SETTLE_S = 2.0
 """Seconds of load behind a phase: its last gap ends in them."""
+FINISH_S, CUT_SHORT_S = 60.0, 5.0
+"""Longest wait for open acknowledgements, behind all phases and behind a phase that failed."""
 WRONG_MAX = 100
 
 
@@ -71,6 +75,22 @@ class Phases:
         gap_s = max(gap_of(times, began, ended).longest_s for times in self._load.ack_times)
         self._done.append(Phase(name, round(ended - began, 1), round(gap_s, 2)))
         self._say(f"{name}: {ended - began:.1f} s, longest time without an acknowledgement {gap_s:.2f} s")
+
+    def finish(self, groups: Groups, *, is_whole: bool) -> None:
+        """End the load and the groups.
+
+        :param is_whole: whether all phases were run: the groups then get to the end of the log first
+        """
+        load = self._load
+        load.finish(FINISH_S if is_whole else CUT_SHORT_S)
+        try:
+            if is_whole:
+                groups.finish(load.ends())
+        except UnreadableError as error:
+            load.wrong.append(f"the groups' end is unknown: {error}")
+        finally:
+            groups.end()
+        load.wrong.extend(groups.promises.wrong)
 
     def report(self) -> Report:
         """Make the account. The load has finished."""

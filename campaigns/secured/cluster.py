@@ -6,14 +6,13 @@ comes in there, is a super user, as the nodes are.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 from blumfeld.testing.process import start_together
-from blumfeld_kit.cluster import END_S
+from blumfeld_kit.cluster import end_together
 from campaigns.clients.access import TOKEN, Access
 from campaigns.secured.identities import (
     AUDIENCE,
@@ -108,11 +107,7 @@ class SecuredCluster:
 
     def stop(self) -> None:
         """End all nodes."""
-        for node in self.nodes:
-            node.terminate()
-        deadline = time.monotonic() + END_S
-        for node in self.nodes:
-            node.await_end(max(0.0, deadline - time.monotonic()))
+        end_together(self.nodes)
 
     def said(self, text: str) -> int:
         """How often the nodes have said something."""

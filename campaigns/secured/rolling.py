@@ -39,7 +39,7 @@ from rich.markup import escape
 
 from blumfeld.testing.cluster import LOOPBACK
 from blumfeld.testing.process import NodeError, start_together
-from blumfeld_kit.cluster import END_S
+from blumfeld_kit.cluster import end_together
 from campaigns.certificates import Authority, private
 from campaigns.clients.access import Access
 from campaigns.clients.load.groups import Groups
@@ -331,11 +331,7 @@ class Story:
 
     def stop(self) -> None:
         """End all nodes."""
-        for node in self.nodes:
-            node.terminate()
-        deadline = time.monotonic() + END_S
-        for node in self.nodes:
-            node.await_end(max(0.0, deadline - time.monotonic()))
+        end_together(self.nodes)
 
 
 def _directory_id(node: SecuredNode) -> str:
@@ -362,7 +358,7 @@ def serial_at(node: SecuredNode, listener: str) -> int:
 def run(story: Story, say: Callable[[str], None]) -> Report:
     """Run all phases, and make the account."""
     phases = Phases(story.load, say)
-    wait_s = 5.0
+    is_whole = False
     old, new = story.signer, Authority("signer 2")
     try:
         story.start()
@@ -380,16 +376,11 @@ def run(story: Story, say: Callable[[str], None]) -> Report:
         phases.run("certificates of the other signer, by file", lambda: story.change_files(new))
         phases.run("the old signer is trusted no more", lambda: story.drop_signer(new))
         phases.run("certificates by kafka-configs", story.change_keys)
-        wait_s = 60.0
+        is_whole = True
     except (NodeError, KafkaException) as error:
         story.load.wrong.append(repr(error))
     finally:
-        story.load.finish(wait_s)
-        if wait_s < 60:
-            story.groups.end()
-    if wait_s == 60:
-        story.groups.finish(story.load.ends())
-        story.load.wrong.extend(story.groups.promises.wrong)
+        phases.finish(story.groups, is_whole=is_whole)
     return phases.report()
 
 

@@ -86,21 +86,26 @@ class Cluster:
         start_together(self.nodes, self.brokers)
 
     def stop(self) -> None:
-        """End all nodes, paused ones too: SIGTERM to all, then SIGKILL to those that take too long.
+        """End all nodes, as :func:`end_together`."""
+        end_together(self.nodes)
 
-        An exception that interrupts the wait, such as that of a second Ctrl-C, kills those that are left.
-        """
-        try:
-            for node in self.nodes:
-                node.resume()
-                node.terminate()
-            deadline = time.monotonic() + END_S
-            for node in self.nodes:
-                node.await_end(max(0.0, deadline - time.monotonic()))
-        finally:
-            for node in self.nodes:
-                if node.is_up:
-                    node.kill()
+
+def end_together(nodes: Sequence[NodeProcess]) -> None:
+    """End the nodes of a cluster, paused ones too: SIGTERM to all, then SIGKILL to those that take too long.
+
+    An exception that interrupts the wait, such as that of a second Ctrl-C, kills those that are left.
+    """
+    try:
+        for node in nodes:
+            node.resume()
+            node.terminate()
+        deadline = time.monotonic() + END_S
+        for node in nodes:
+            node.await_end(max(0.0, deadline - time.monotonic()))
+    finally:
+        for node in nodes:
+            if node.is_up:
+                node.kill()
 
 
 def build_commands(
