@@ -104,6 +104,17 @@ def test_a_plugin_that_fails_its_kit_needs_leave(tmp_path: Path, monkeypatch: py
     )
 
 
+def test_a_kit_that_does_not_run_says_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    workshop_with_a_kit(tmp_path, holds=True)
+    write_plugin(
+        tmp_path / "wheels", "storage_memory", kits={"storage_memory": "blumfeld_storage_memory.lost"}
+    )
+    with pytest.raises(
+        ManifestError, match=r"pytest blumfeld_storage_memory\.lost: exit status \d: .*not found"
+    ):
+        checked(tmp_path, monkeypatch)
+
+
 def test_leave_for_a_plugin_that_isnt_there_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -117,15 +117,13 @@ def _run(check: Check, plugin: NamedPlugin, allowed: bool) -> Evidence:
         f"--rootdir={check.work}",
         f"--junitxml={report}",
     ]
-    status = _status(command, check.work, {**environment(), **added})
+    status, said = _ran(command, check.work, {**environment(), **added})
     passed, failed, untried = 0, (), ()  # type: tuple[int, tuple[str, ...], tuple[Untried, ...]]
     if os.path.exists(report):
         with open(report, "rb") as file:
             passed, failed, untried = results(file.read())
     if status not in (RAN, SOME_FAILED, NOTHING_RAN) and not failed:
-        failed = (
-            f"pytest {module}: {f'exit status {status}' if status is not None else f'no end in {TIMEOUT_S} s'}",
-        )
+        failed = (f"pytest {module}: {said}",)
     elif not (passed or failed or untried):
         untried = (Untried((), f"{module} has no test"),)
     return Evidence(
@@ -141,17 +139,23 @@ def _run(check: Check, plugin: NamedPlugin, allowed: bool) -> Evidence:
     )
 
 
-def _status(command: Sequence[str], work: str, env: dict[str, str]) -> int | None:
+def _ran(command: Sequence[str], work: str, env: dict[str, str]) -> tuple[int | None, str]:
+    """Returns the exit status of pytest, ``None`` after the time-out, and what became of it in words."""
     try:
         done = subprocess.run(
             command,
             cwd=work,
             env=env,
             stdin=subprocess.DEVNULL,
-            capture_output=True,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            errors="replace",
             timeout=TIMEOUT_S,
             check=False,
         )
     except subprocess.TimeoutExpired:
-        return None
-    return done.returncode
+        return None, f"no end in {TIMEOUT_S} s"
+    errors = [line for line in done.stdout.splitlines() if line.startswith("ERROR")]
+    # The evidence of equal builds is equal, and this folder has another name each time.
+    return done.returncode, ": ".join([f"exit status {done.returncode}", *errors[-1:]]).replace(work, ".")
