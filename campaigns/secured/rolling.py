@@ -73,7 +73,7 @@ class Stage:
     others: tuple[str, ...] = ()
     """Listeners that stand beside those two."""
     acls: str = ""
-    """``open``: who has no ACL against it may do everything; ``strict``; or none."""
+    """``open``: everybody may do what no ACL names; ``strict``: nobody may; or none: no authorizer."""
 
     @property
     def faces(self) -> list[Face]:

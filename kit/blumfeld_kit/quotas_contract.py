@@ -111,7 +111,7 @@ class QuotasContract:
         assert taken / 60 == pytest.approx(per_s, rel=TOLERANCE)
 
     def test_a_limit_of_one_user_is_no_limit_of_another(self, quotas: ClientQuotas) -> None:
-        """Who takes too much waits alone."""
+        """The client that takes too much waits alone."""
         for key in self.keys:
             if key == CONNECTIONS:
                 self.limit(quotas, key, 1.0, host=HOST)

@@ -21,7 +21,7 @@ LISTENERS = {"PLAINTEXT": "PLAINTEXT", "CONTROLLER": "PLAINTEXT", "TLS": "SSL", 
 """Listeners with their protocols."""
 PROTOCOLS = ",".join(f"{name}:{protocol}" for name, protocol in LISTENERS.items())
 WAYS = {"plain text": "PLAINTEXT", "TLS": "TLS", "SCRAM and ACLs": "SCRAM"}
-"""Ways in, with their listeners. Who doesn't log in is a super user on both servers."""
+"""Ways in, with their listeners. A client that doesn't log in is a super user on both servers."""
 USER, PASSWORD = "alice", "correct horse"
 KEYSTORE = "node.pem"
 TOPICS = {"produce": "t", "fetch": "f"}

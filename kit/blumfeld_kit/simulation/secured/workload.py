@@ -169,7 +169,7 @@ class Secured(Cluster):
         return FakeRuntime(world.chance(f"{name}/logins").getrandbits(64), loop=world.loop)
 
     async def converge(self, world: World) -> None:
-        """As ``Cluster.converge``. Then each node must serve who has all rights, and refuse who has none."""
+        """As ``Cluster.converge``. Then each node must serve a user with all rights, and refuse one without any."""
         await super().converge(world)
         administrator = self._administrator(world, "last administrator", 0)
         await administrator.until_done(partial(administrator.delete, [ANY_ACL]))
