@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import msgspec
 from rich.console import Console
@@ -73,18 +74,26 @@ class Row(msgspec.Struct, frozen=True):
         return pairs / (len(self.wrong_ms) * len(self.unknown_ms))
 
 
-def in_turns(what: str, login: Callable[[str], None], known: str, unknown: str, times: int) -> Row:
-    """Time both, in an order that chance gives."""
+def in_turns(what: str, login: Callable[[str], float], known: str, unknown: str, times: int) -> Row:
+    """Log both in, in an order that chance gives, after a first time that doesn't count.
+
+    :param login: returns the milliseconds that it took
+    """
     chance = random.Random(4)
     taken: dict[str, list[float]] = {known: [], unknown: []}
-    for name in (known, unknown):
-        login(name)
-    for _ in range(times):
+    for nth in range(times + 1):
         for name in chance.sample((known, unknown), 2):
-            began = time.perf_counter()
-            login(name)
-            taken[name].append((time.perf_counter() - began) * 1000)
+            ms = login(name)
+            if nth:
+                taken[name].append(ms)
     return Row(what, taken[known], taken[unknown])
+
+
+def _ms(work: Callable[..., None], *arguments: Any) -> float:
+    """Returns how long the work took."""
+    began = time.perf_counter()
+    work(*arguments)
+    return (time.perf_counter() - began) * 1000
 
 
 # In this process
@@ -94,10 +103,11 @@ def hashing(times: int) -> Iterable[Row]:
     """The work of a login that fails."""
     salt = b"sixteen bytes..."
     compared = {USER: hash_password(PASSWORD, salt), UNKNOWN: hash_password("nobody's", salt[::-1])}
-    yield in_turns("PLAIN", lambda name: _compare(compared[name]), USER, UNKNOWN, times)
+    yield in_turns("PLAIN", lambda name: _ms(_compare, compared[name]), USER, UNKNOWN, times)
     for mechanism in MECHANISMS.values():
         credentials = Credentials({(USER, mechanism.number): _credential(mechanism)})
-        yield in_turns(mechanism.name, partial(_exchange, credentials, mechanism), USER, UNKNOWN, times)
+        exchange = partial(_exchange, credentials, mechanism)
+        yield in_turns(mechanism.name, partial(_ms, exchange), USER, UNKNOWN, times)
 
 
 def _compare(hashed: PasswordHash) -> None:
@@ -154,16 +164,11 @@ def over_a_socket(times: int) -> Iterable[Row]:
     def timed(
         what: str, mechanism: str, login: Callable[[RawConnection, str], None], known: str, unknown: str
     ) -> Row:
-        chance = random.Random(4)
-        taken: dict[str, list[float]] = {known: [], unknown: []}
-        for nth in range(times + 1):
-            for name in chance.sample((known, unknown), 2):
-                with _connection(mechanism) as connection:
-                    began = time.perf_counter()
-                    login(connection, name)
-                    if nth:
-                        taken[name].append((time.perf_counter() - began) * 1000)
-        return Row(what, taken[known], taken[unknown])
+        def one(name: str) -> float:
+            with _connection(mechanism) as connection:
+                return _ms(login, connection, name)
+
+        return in_turns(what, one, known, unknown, times)
 
     yield timed("PLAIN", "PLAIN", _plain, USER, UNKNOWN)
     with _connection("PLAIN") as own:

@@ -22,7 +22,9 @@ from typing import Any
 import attrs
 from rich.console import Console
 
-from blumfeld.testing.process import BrokerProcess, NodeError, free_port
+from blumfeld.client.blocking_connection import BlockingConnection
+from blumfeld.testing.process import LOOPBACK, BrokerProcess, NodeError, free_port
+from blumfeld.wire.messages import alter_client_quotas as wire
 from blumfeld_bench.runs.machine import this_machine
 from campaigns import figures
 from campaigns.connection_faults.load import Background
@@ -91,7 +93,7 @@ class Stand:
 
     def __init__(self, folder: Path, stack: ExitStack, seconds: float) -> None:
         self.seconds = seconds
-        self._metrics = f"127.0.0.1:{free_port()}"
+        self._metrics = f"{LOOPBACK}:{free_port()}"
         settings = ("quotas.plugin=quotas", f'metrics.bind="{self._metrics}"')
         broker = BrokerProcess(folder, settings=settings)
         stack.callback(broker.stop)
@@ -108,9 +110,6 @@ class Stand:
 
     def limit(self, client_id: str, **values: float) -> None:
         """Give a client id quotas, as ``kafka-configs`` does."""
-        from blumfeld.client.blocking_connection import BlockingConnection
-        from blumfeld.wire.messages import alter_client_quotas as wire
-
         entity = [wire.EntityData(entity_type="client-id", entity_name=client_id)]
         ops = [wire.OpData(key=key, value=value) for key, value in values.items()]
         host, _, port = self.bootstrap.rpartition(":")
