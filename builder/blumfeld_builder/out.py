@@ -17,7 +17,7 @@ OPTION = "--out"
 def whole_folder(out: str) -> Iterator[str]:
     """Yields a folder beside ``out``, which becomes ``out`` at the end. After an exception nothing is left of it.
 
-    :raises ManifestError: ``out`` is there already, or can't be written
+    :raises ManifestError: ``out`` is there already, or can't be written; or a file of elsewhere can't be read
     """
     out = os.path.abspath(out)
     if os.path.lexists(out):
@@ -34,7 +34,9 @@ def whole_folder(out: str) -> Iterator[str]:
         os.rename(folder, out)
     except OSError as error:
         shutil.rmtree(folder, ignore_errors=True)
-        where = error.filename or out
+        where = str(error.filename or out)
+        if os.path.isabs(where) and not where.startswith((folder, out)):  # such as a file of the base
+            raise ManifestError("", [Problem(where, _reason(error))]) from None
         allowed = "a folder on a disk with room, at a path at which nothing is yet"
         raise ManifestError("", [Problem(OPTION, f"{where}: {_reason(error)}", allowed)]) from None
     except BaseException:

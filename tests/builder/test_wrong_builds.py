@@ -239,6 +239,16 @@ def test_a_full_disk_is_told(enter: Callable[[str], Path], monkeypatch: pytest.M
     ]
 
 
+def test_a_file_of_elsewhere_that_cannot_be_read_is_no_fault_of_out(
+    enter: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def secret(source: str, _: str) -> None:
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), "/base/etc/shadow")
+
+    monkeypatch.setattr(shutil, "copyfile", secret)
+    assert complaint(enter("secret")) == ["/base/etc/shadow: permission denied"]
+
+
 def test_an_interrupted_build_leaves_nothing(
     enter: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
