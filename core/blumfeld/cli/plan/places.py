@@ -12,15 +12,13 @@ from zipfile import BadZipFile, ZipFile, is_zipfile
 from blumfeld.cli.built_in import PACKAGE, PLAN
 from blumfeld.cli.plan.composed import composed
 from blumfeld.cli.plan.errors import NoPlanError
-from blumfeld.cli.plan.running import decoded, plan_of_broker, plan_of_url
+from blumfeld.cli.plan.running import PLAN_BYTES_MAX, decoded, plan_of_broker, plan_of_url
 from blumfeld.config.addresses import host_and_port
 from blumfeld.kernel.describing import describe
 from blumfeld.kernel.description.document import PlanDocument
 
 IN_ARTEFACT = f"{PACKAGE}/{PLAN}"
 """Where the document lies in an artefact, below the folder of its wheel."""
-PLAN_BYTES_MAX = 1 << 24
-"""Largest document that is read: a zip may hold a small file that becomes a large one."""
 
 
 def document_at(place: str) -> PlanDocument:

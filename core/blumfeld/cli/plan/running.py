@@ -26,8 +26,8 @@ from blumfeld.wire.messages.metadata import MetadataRequest, MetadataResponse
 CLIENT_ID = "blumfeld-plan"
 ANSWER_S_MAX = 5.0
 """Longest wait for all answers of a node."""
-URL_BYTES_MAX = 1 << 24
-"""Largest answer of ``/build`` that is read."""
+PLAN_BYTES_MAX = 1 << 24
+"""Largest document that is read: a zip may hold a small file that becomes a large one."""
 _METRICS = "`--of http://HOST:PORT` asks the metrics port instead"
 
 
@@ -118,7 +118,7 @@ def plan_of_url(url: str) -> PlanDocument:
     address = url if url.rstrip("/").endswith("/build") else url.rstrip("/") + "/build"
     try:
         with urlopen(address, timeout=ANSWER_S_MAX) as answer:
-            content = answer.read(URL_BYTES_MAX)
+            content = answer.read(PLAN_BYTES_MAX)
     except HTTPError as error:
         raise NoPlanError(
             address, f"HTTP {error.code}: no metrics port of a Blumfeld that knows its build"
