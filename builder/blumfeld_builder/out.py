@@ -36,7 +36,7 @@ def whole_folder(out: str) -> Iterator[str]:
         shutil.rmtree(folder, ignore_errors=True)
         where = str(error.filename or out)
         if os.path.isabs(where) and not where.startswith((folder, out)):  # such as a file of the base
-            raise ManifestError("", [Problem(where, _reason(error))]) from None
+            raise ManifestError(where, [Problem("", _reason(error))]) from None
         allowed = "a folder on a disk with room, at a path at which nothing is yet"
         raise ManifestError("", [Problem(OPTION, f"{where}: {_reason(error)}", allowed)]) from None
     except BaseException:
