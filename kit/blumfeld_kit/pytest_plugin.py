@@ -15,11 +15,13 @@ if TYPE_CHECKING:
 
 _CONTRACTS = {
     "blumfeld_kit.assignor_contract": "blumfeld.spi.assignors, docs/write-a-plugin.md",
+    "blumfeld_kit.authenticator_contract": "blumfeld.spi.security, docs/security.md",
     "blumfeld_kit.authorizer_contract": "blumfeld.spi.security, docs/security.md",
     "blumfeld_kit.consensus_contract": "blumfeld.spi.consensus, docs/adr/0004-consensus-contract.md",
     "blumfeld_kit.groups": "blumfeld.spi.groups, docs/adr/0006-groups-contract.md",
     "blumfeld_kit.object_store_contract": "blumfeld.spi.object_store, docs/adr/0046-tiered-storage.md",
     "blumfeld_kit.observer_contract": "blumfeld.spi.observer, docs/adr/0001-shape-of-the-house.md",
+    "blumfeld_kit.quotas_contract": "blumfeld.spi.quotas, docs/quotas.md",
     "blumfeld_kit.storage_contract": "blumfeld.spi.storage, docs/write-a-storage.md",
     "blumfeld_kit.transport_contract": "blumfeld.spi.transport, docs/adr/0002-transport-contract.md",
     "blumfeld_kit.zookeeper_contract": "blumfeld.spi.zookeeper, docs/adr/0047-zookeeper-mode.md",

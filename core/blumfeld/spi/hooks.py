@@ -333,8 +333,6 @@ class Hooks:
         """Called once for each plug-in that ``[security] authenticators`` names, before security is made. Opens
         nothing.
 
-        Provisional: first used by a third party's plug-in.
-
         :param composition: has runtime, config, options and the transport
         :return: SASL mechanisms by name, each of which passes ``blumfeld_kit.AuthenticatorContract``; two plug-ins with
             one name fail the composition

@@ -28,6 +28,7 @@ RED = {
     "object-store": {"test_another_client_sees_what_was_stored"},
     "quotas": {
         "test_a_client_that_waits_as_it_is_told_gets_its_rate",
+        "test_a_produce_of_a_client_with_a_limit_counts",
         "test_a_strict_request_is_refused_while_there_is_a_wait_and_not_counted",
         "test_a_wait_is_never_longer_than_a_client_waits_for_an_answer",
         "test_an_address_opens_connections_at_its_rate",

@@ -76,7 +76,7 @@ def test_all_that_is_wrong_is_said_at_once() -> None:
     [
         ('[archive]\ntopics = "ticks"\n', 'archive.topics: found "ticks"; allowed: a list'),
         ("archive = 1\n", "archive: found 1; allowed: a table"),
-        ('[archiv]\ntopics = ["ticks"]\n', "archiv: found an unknown key; allowed: archive, config, "),
+        ('[archiv]\ntopics = ["ticks"]\n', "archiv: found an unknown key; allowed: archive, build, config, "),
         ("[archive\n", "found no TOML: "),
     ],
 )

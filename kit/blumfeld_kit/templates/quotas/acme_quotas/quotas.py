@@ -22,12 +22,13 @@ class AcmeQuotas:
         self._rates[key, user] = rate
 
     def limits_produce(self, user: str, client_id: str) -> bool:
-        """Return whether a Produce request of this client counts."""
+        """Return whether a Produce request of this client counts. WRITE HERE: also for ``request_percentage``."""
         return ("producer_byte_rate", user) in self._rates
 
     def may_produce(self, user: str, client_id: str, size_bytes: int, now_ms: float) -> bool:
         """Return whether so many bytes need no wait, without counting them."""
-        return not self.limits_produce(user, client_id)
+        key = "producer_byte_rate"
+        return self._wait_ms(self._paid(key, user, size_bytes, now_ms), now_ms) == 0
 
     def produced(self, user: str, client_id: str, size_bytes: int, now_ms: float) -> float:
         """Count bytes; return the wait in ms."""
@@ -58,9 +59,15 @@ class AcmeQuotas:
         return 0.0
 
     def _take(self, key: str, user: str, count: float, now_ms: float) -> float:
+        paid_ms = self._paid_ms[key, user] = self._paid(key, user, count, now_ms)
+        return self._wait_ms(paid_ms, now_ms)
+
+    def _paid(self, key: str, user: str, count: float, now_ms: float) -> float:
+        """Return the time at which so much more will be paid for."""
         rate = self._rates.get((key, user))
         if rate is None:
-            return 0.0
-        paid_ms = max(self._paid_ms.get((key, user), now_ms), now_ms) + count / rate * 1000
-        self._paid_ms[key, user] = paid_ms
+            return now_ms
+        return max(self._paid_ms.get((key, user), now_ms), now_ms) + count / rate * 1000
+
+    def _wait_ms(self, paid_ms: float, now_ms: float) -> float:
         return min(max(paid_ms - now_ms - BURST_MS, 0.0), WAIT_MS_MAX)
