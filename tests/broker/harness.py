@@ -481,6 +481,7 @@ class BrokerHarness:
         start: bool = True,
         metrics: Any = None,
         single_node: bool = True,
+        roles: tuple[str, ...] = ("broker", "controller"),
         partitions: int = 0,
     ) -> None:
         self.runtime = FakeRuntime()
@@ -493,7 +494,7 @@ class BrokerHarness:
                 runtime=self.runtime,
                 config=BrokerConfig(dict(config or {})),
                 node_id=NODE,
-                roles=("broker", "controller"),
+                roles=roles,
                 cluster_id=self.metadata.image.cluster_id,
                 incarnation_id=b"i" * 16,
                 rack=None,

@@ -383,6 +383,7 @@ class Broker:
         """
         composition = self.composition
         self._register_own()
+        self.log_directories.start()
         if "broker" not in composition.roles:
             return
         await self.lifecycle.register()

@@ -392,7 +392,8 @@ class LogStorage(Protocol):
         ...
 
     def log_dirs(self) -> Sequence[LogDirInfo]:
-        """All directories, also offline ones."""
+        """All directories, also offline ones. Where no ``StorageWatcher`` is told, the node asks each second, and ends
+        when one is offline: so this must not block."""
         ...
 
     async def open_log(

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
 import pytest
 
-from blumfeld.broker.membership.log_directories import LogDirectoryFailure
+from blumfeld.broker.membership.log_directories import LOOK_MS, LogDirectoryFailure
 from blumfeld.metadata.partitions.directories import UNASSIGNED_DIRECTORY
 from blumfeld.spi.completion import Completion
 from blumfeld.spi.storage import TopicPartition
@@ -165,6 +167,40 @@ def test_a_log_that_was_to_be_opened_in_it_is_offline_too(broker: BrokerHarness)
     assert broker.produced(topic="late") == ErrorCode.KAFKA_STORAGE_ERROR
     broker.metadata.delete_topic("late")
     assert broker.produced(topic="late") == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+# A storage that tells no watcher
+
+
+class UnwatchedStorage(PlainStorage):
+    """Has one directory, and nothing of ``SeveralDirectories``: only ``log_dirs`` says that the directory failed."""
+
+    def __getattribute__(self, name: str) -> Any:
+        if name in SEVERAL:
+            raise AttributeError(name)
+        return super().__getattribute__(name)
+
+
+SEVERAL = frozenset({"watch", "move_log", "moves"})
+
+
+@pytest.mark.parametrize("roles", [("broker", "controller"), ("controller",)], ids=" ".join)
+def test_a_node_stops_when_its_storage_shows_the_only_directory_offline(roles: tuple[str, ...]) -> None:
+    """It would answer KAFKA_STORAGE_ERROR, and neither vote nor lead, until a person ends it."""
+    broker = BrokerHarness(storage=UnwatchedStorage(), roles=roles)
+    broker.runtime.advance(5_000)
+    broker.storage.fail_directory("/plain/d")
+    with pytest.raises(SimulationError, match="it holds the cluster's metadata"):
+        broker.runtime.advance(LOOK_MS)
+    ((_, error),) = broker.runtime.defects
+    assert isinstance(error, LogDirectoryFailure)
+
+
+def test_a_broker_that_stops_looks_at_its_storage_no_more() -> None:
+    broker = BrokerHarness(storage=UnwatchedStorage())
+    broker.stop()
+    broker.storage.fail_directory("/plain/d")
+    broker.runtime.advance(5 * LOOK_MS)
 
 
 # After a restart

@@ -8,11 +8,15 @@ in two cases:
 * the controller could not be told within ``log.dir.failure.timeout.ms``. The cluster would go on to send clients to a
   leader that can't serve them.
 
+A storage without ``SeveralDirectories`` tells of no failure: its ``log_dirs`` are looked at again and again.
+
 A replica that can't be written is reported in a lost directory, as long as another replica in sync may lead. So it
 leaves its leadership and its ISR at once, and the other replicas of its directory stay.
 """
 
 from __future__ import annotations
+
+from errno import EIO
 
 from blumfeld.broker.cluster import ClusterView
 from blumfeld.broker.composition import BrokerComposition
@@ -31,10 +35,11 @@ from blumfeld.spi.cluster import PartitionImage
 from blumfeld.spi.hooks import EventLog, Metric
 from blumfeld.spi.repeated_events import RepeatedEvents
 from blumfeld.spi.runtime import NodeFailure, Timer
-from blumfeld.spi.storage import LogDirInfo, TopicPartition
+from blumfeld.spi.storage import LogDirInfo, TopicPartition, several_directories
 
 LOOK_MS = 1_000.0
-"""Pause between two looks for room, while a replica can't be written or came back a while ago."""
+"""Pause between two looks for room, while a replica can't be written or came back a while ago; and between two looks
+at a storage that tells no watcher."""
 ROOM_BYTES = 16 << 20
 ROOM_SHARE = 0.01
 """A directory has room with so many bytes free, or with this share of its file system if that is less."""
@@ -78,11 +83,25 @@ class LogDirectories:
         self.assignments.taken = self._taken
         self._giving_way = TroubledReplicas()
         self._look_timer: Timer | None = None
+        self._online_timer: Timer | None = None
         self._repeated = RepeatedEvents(composition.runtime)
         hosted.opened.append(self._placed)
         hosted.unopened.append(self._unopened)
         hosted.removed.append(self._removed)
         hosted.refused_writes.watch = self._write_failed
+
+    def start(self) -> None:
+        """Look at the directories from now on, if the storage tells no watcher of a failure."""
+        if several_directories(self._composition.storage) is None:
+            self._look_whether_online()
+
+    def _look_whether_online(self) -> None:
+        self._online_timer = None
+        for directory in self._composition.storage.log_dirs():
+            if not directory.online:
+                self.directory_failed(directory, OSError(EIO, "the storage shows it offline", directory.path))
+                return
+        self._online_timer = self._runtime.call_later(LOOK_MS, self._look_whether_online)
 
     # StorageWatcher
 
@@ -134,9 +153,10 @@ class LogDirectories:
     def stop(self) -> None:
         """Stop the reports to the controller."""
         self.assignments.stop()
-        if self._look_timer is not None:
-            self._look_timer.cancel()
-            self._look_timer = None
+        for timer in (self._look_timer, self._online_timer):
+            if timer is not None:
+                timer.cancel()
+        self._look_timer = self._online_timer = None
 
     # Where replicas lie
 
