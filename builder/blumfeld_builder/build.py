@@ -11,6 +11,7 @@ from importlib.metadata import version
 import msgspec
 
 from blumfeld.cli import built_in
+from blumfeld.cli.manifest import secret_keys
 from blumfeld.kernel.manifest.named import NamedPlugin
 from blumfeld.kernel.manifest.sections import Manifest, read_manifest
 from blumfeld.kernel.supervising.derivation import node_manifests
@@ -71,10 +72,11 @@ class Recipe(msgspec.Struct, frozen=True):
         return self.request.manifest
 
 
-def build(request: Request, tell: Callable[[str], None]) -> None:
+def build(request: Request, tell: Callable[[str], None]) -> list[str]:
     """Build, and write the folder ``request.out``.
 
     :param tell: is told of each step
+    :return: the manifest's keys that hold secrets: the artefact has the manifest as it is
     :raises ManifestError: the build can't be; nothing was written
     """
     recipe = read_recipe(request)
@@ -93,6 +95,7 @@ def build(request: Request, tell: Callable[[str], None]) -> None:
             writing.write(base)
         except ToolFailed as failed:
             raise ManifestError(recipe.source, [Problem("", str(failed))]) from None
+    return secret_keys(recipe.manifest)
 
 
 def read_recipe(request: Request) -> Recipe:

@@ -49,7 +49,7 @@ def build_command(
         request = Request(
             manifest=manifest, out=out, lock=locked, base=base, check=check, allowed_to_fail=allowed
         )
-        build(request, lambda line: typer.echo(f"{line} …", err=True))
+        secrets = build(request, lambda line: typer.echo(f"{line} …", err=True))
     except ManifestError as error:
         for line in str(error).splitlines():
             typer.echo(f"blumfeld build: {line}", err=True)
@@ -59,6 +59,9 @@ def build_command(
     for path in sorted(Path(out).iterdir()):
         size = f"{path.stat().st_size / 1e6:.1f} MB" if path.is_file() else ""
         typer.echo(f"{path}  {size}".rstrip())
+    if secrets:
+        line = f"the artefact holds {', '.join(secrets)} of the manifest: whoever may read it reads these secrets"
+        typer.echo(f"blumfeld build: warning: {line}", err=True)
 
 
 def _interrupt(*_: Any) -> NoReturn:

@@ -21,7 +21,7 @@ def whole_folder(out: str) -> Iterator[str]:
     """
     out = os.path.abspath(out)
     if os.path.lexists(out):
-        raise ManifestError("", [Problem(OPTION, f"{out}, which is there", "a path at which nothing is yet")])
+        raise _is_there(out)
     parent = os.path.dirname(out)
     try:
         folder = tempfile.mkdtemp(prefix=f".{os.path.basename(out)}.", dir=parent)
@@ -34,6 +34,8 @@ def whole_folder(out: str) -> Iterator[str]:
         os.rename(folder, out)
     except OSError as error:
         shutil.rmtree(folder, ignore_errors=True)
+        if error.filename2 == out:  # another build was faster
+            raise _is_there(out) from None
         where = str(error.filename or out)
         if os.path.isabs(where) and not where.startswith((folder, out)):  # such as a file of the base
             raise ManifestError(where, [Problem("", _reason(error))]) from None
@@ -42,6 +44,10 @@ def whole_folder(out: str) -> Iterator[str]:
     except BaseException:
         shutil.rmtree(folder, ignore_errors=True)
         raise
+
+
+def _is_there(out: str) -> ManifestError:
+    return ManifestError("", [Problem(OPTION, f"{out}, which is there", "a path at which nothing is yet")])
 
 
 def _reason(error: OSError) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from zipfile import ZipFile
 
 import pytest
 
@@ -39,3 +40,39 @@ def test_a_wheel_that_requires_a_python_of_no_version_is_none(tmp_path: Path) ->
     path = write_wheel(tmp_path, "acme", python="some day")
     with pytest.raises(NotAWheel, match="some day"):
         read_wheel(str(path))
+
+
+def changed(path: Path, entry: str, data: str | None) -> None:
+    """Write a wheel anew with other data in one file, or without it; its RECORD stays."""
+    with ZipFile(path) as file:
+        content = {name: file.read(name) for name in file.namelist()}
+    content.pop(entry, None)
+    if data is not None:
+        content[entry] = data.encode()
+    with ZipFile(path, "w") as file:
+        for name, kept in content.items():
+            file.writestr(name, kept)
+
+
+@pytest.mark.parametrize(
+    ("entry", "data", "said"),
+    [
+        ("acme/__init__.py", "import evil", r"acme/__init__\.py has another hash than .*RECORD says"),
+        ("acme/more.py", "", r"RECORD has no hash of acme/more\.py"),
+        ("acme/__init__.py", None, r"RECORD names acme/__init__\.py, which isn't there"),
+    ],
+)
+def test_a_wheel_that_is_not_what_its_record_says_is_none(
+    tmp_path: Path, entry: str, data: str | None, said: str
+) -> None:
+    """The digest of a plug-in is made of RECORD: two builds with other code would be told equal."""
+    path = write_wheel(tmp_path, "acme")
+    changed(path, entry, data)
+    with pytest.raises(NotAWheel, match=said):
+        read_wheel(str(path))
+
+
+def test_signatures_of_a_record_need_no_hash(tmp_path: Path) -> None:
+    path = write_wheel(tmp_path, "acme")
+    changed(path, f"{INFO}/RECORD.jws", "{}")
+    assert read_wheel(str(path)).name == "acme"

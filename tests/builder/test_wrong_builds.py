@@ -19,6 +19,7 @@ import pytest
 from blumfeld.plugging.errors import ManifestError
 from blumfeld_builder import build as steps
 from blumfeld_builder.build import Request, build
+from blumfeld_builder.out import whole_folder
 from blumfeld_builder.wheels.lock import lock_text
 from tests.builder.fakes import make_workshop, write_plugin, write_wheel
 from tests.trace_files import check_trace
@@ -125,6 +126,9 @@ WHEELS_AND_INDEX: dict[str, list[Change]] = {
     "two distributions bring a plug-in": [acme("storage_memory"), section('requires = ["acme-storage"]')],
     "nothing needs a requirement": [acme(), section('requires = ["acme-storage"]')],
     "the index is no address": [section('index = ""')],
+    "the index is no host": [section('index = "simple.example"')],
+    "the index is a folder that isn't there": [section('index = "file:///absent/simple"')],
+    "the index has a password": [section('index = "https://me:word@wheels.example/simple"')],
     "the index can't be reached": [section('index = "http://127.0.0.1:1/simple"')],
     "a wheel is no zip": [truncated],
     "a wheel is of another distribution": [misnamed],
@@ -215,6 +219,17 @@ def test_what_is_at_the_place_is_left(enter: Callable[[str], Path]) -> None:
     assert complaint(folder) == [
         "--out: found FOLDER/out, which is there; allowed: a path at which nothing is yet"
     ]
+
+
+def test_a_build_that_another_one_was_faster_than_says_that_its_place_is_taken(tmp_path: Path) -> None:
+    def build_slowly() -> None:
+        with whole_folder(str(tmp_path / "out")):
+            (tmp_path / "out").mkdir()
+            (tmp_path / "out/precious").write_text("")
+
+    with pytest.raises(ManifestError, match="out, which is there"):
+        build_slowly()
+    assert [path.name for path in tmp_path.iterdir()] == ["out"]
 
 
 def test_a_place_that_cant_be_written_is_told(enter: Callable[[str], Path]) -> None:

@@ -7,6 +7,7 @@ import re
 import tomllib
 from collections.abc import Iterator, Sequence
 from importlib.metadata import PackageNotFoundError, version
+from urllib.parse import unquote, urlsplit
 
 import msgspec
 from packaging.requirements import Requirement
@@ -55,10 +56,7 @@ def find_supply(section: BuildSection, beside: str, work: str, faults: Faults) -
             places.append(path)
         else:
             faults.add([Problem(at, f"{shown(entry)}, {_what(path)}", ALLOWED)])
-    if section.index is not None and not section.index.startswith(("https://", "http://", "file://")):
-        faults.add(
-            [Problem("build.index", shown(section.index), "the address of an index: https://HOST/simple")]
-        )
+    faults.add(_index_problems(section.index))
     searched = " and ".join(shown(entry) for entry in section.wheels)
     if section.index is not None:
         searched = f"{searched} and {section.index}" if searched else section.index
@@ -66,6 +64,21 @@ def find_supply(section: BuildSection, beside: str, work: str, faults: Faults) -
         tuple(places), section.index, searched or "nothing: build.wheels and build.index are empty"
     )
     return msgspec.structs.replace(supply, folders=(*places, *_built(sources, supply, work, faults)))
+
+
+def _index_problems(index: str | None) -> Iterator[Problem]:
+    if index is None:
+        return
+    address = urlsplit(index)
+    if "@" in address.netloc:
+        found = f"an address at {address.hostname} with a user or a password"
+        yield Problem("build.index", found, "an address without: the lock would hold them")
+    elif not (address.scheme in ("http", "https") and address.hostname) and not (
+        address.scheme == "file" and os.path.isdir(unquote(address.path))
+    ):
+        yield Problem(
+            "build.index", shown(index), "https://HOST/simple, or file:// and a folder that is there"
+        )
 
 
 def _wheels_in(folder: str) -> list[str]:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import base64
 import configparser
+import csv
 import hashlib
 import os
 import zipfile
@@ -52,6 +54,10 @@ class Wheel(msgspec.Struct, frozen=True):
 
 KITS = "blumfeld.kits"
 """The group of entry points in which a distribution names the contract kit of a plug-in: plug-in → module."""
+_UNHASHED = ("", ".jws", ".p7s")
+"""Ends of the names of RECORD itself and of its signatures."""
+_ALGORITHMS = ("sha256", "sha384", "sha512")
+"""Those that the specification of wheels takes."""
 _KEPT = ("Summary", "License-Expression", "License")
 
 
@@ -68,6 +74,7 @@ def read_wheel(path: str, url: str | None = None) -> Wheel:
     try:
         with zipfile.ZipFile(path) as file:
             metadata, points = _dist_info(file, name)
+            _check_record(file)
     except zipfile.BadZipFile as error:
         raise NotAWheel(f"no zip ({error})") from None
     found = metadata.get("Name", ""), metadata.get("Version", "")
@@ -120,6 +127,26 @@ def _dist_info(file: zipfile.ZipFile, name: str) -> tuple[Message, Mapping[str, 
         return metadata, _entry_points(file.read(points).decode()) if points in entries else {}
     except (configparser.Error, UnicodeDecodeError) as error:
         raise NotAWheel(f"{points} can't be read: {' '.join(str(error).split())}") from None
+
+
+def _check_record(file: zipfile.ZipFile) -> None:
+    """Hold each file to the hash in RECORD, which the digest of a plug-in's code is made of."""
+    names = [entry.filename for entry in file.infolist() if not entry.is_dir()]
+    [record] = [name for name in names if name.endswith(".dist-info/RECORD")]
+    rows = csv.reader(file.read(record).decode(errors="replace").splitlines())
+    hashes = {row[0]: row[1] for row in rows if len(row) == 3}
+    for name in names:
+        if name.removeprefix(record) in _UNHASHED:
+            continue
+        algorithm, _, wanted = hashes.pop(name, "").partition("=")
+        if algorithm not in _ALGORITHMS:
+            raise NotAWheel(f"{record} has no hash of {name}")
+        with file.open(name) as content:
+            found = hashlib.file_digest(content, algorithm).digest()  # type: ignore[arg-type]
+        if base64.urlsafe_b64encode(found).rstrip(b"=").decode() != wanted:
+            raise NotAWheel(f"{name} has another hash than {record} says")
+    if absent := sorted(hashes.keys() - set(names)):
+        raise NotAWheel(f"{record} names {absent[0]}, which isn't there")
 
 
 def _entry_points(text: str) -> Mapping[str, Mapping[str, str]]:

@@ -7,7 +7,7 @@ from importlib.util import find_spec
 from typing import NamedTuple
 
 from blumfeld.cli.built_in import MANIFEST, PACKAGE, built_in
-from blumfeld.config.values import BROKER_CONFIGS
+from blumfeld.config.values import BROKER_CONFIGS, UnknownConfigError
 from blumfeld.kernel.manifest.sections import NO_FILE, Manifest, read_manifest
 from blumfeld.kernel.runtime.real_files import RealFiles
 from blumfeld.plugging.digests import digest
@@ -75,13 +75,23 @@ def _read(path: str) -> str:
         return file.read()
 
 
+def secret_keys(manifest: Manifest) -> list[str]:
+    """Returns the keys of ``[config]`` that hold secrets. An unknown key is passed over: ``make_plan`` refuses it."""
+    return [key for key in manifest.config if _is_secret(key)]
+
+
+def _is_secret(key: str) -> bool:
+    try:
+        return BROKER_CONFIGS.find(key).sensitive
+    except UnknownConfigError:
+        return False
+
+
 def open_secrets(path: str | None, manifest: Manifest) -> str | None:
     """Returns a warning about a manifest that has a secret and that every user of the machine may read; ``None`` if
     nothing is wrong. A file of keys is refused then. A manifest isn't: brokers run with such files.
-
-    :raises UnknownConfigError: the manifest has an unknown key, which ``make_plan`` refuses
     """
-    secret = [key for key in manifest.config if BROKER_CONFIGS.find(key).sensitive]
+    secret = secret_keys(manifest)
     if path is None or not secret:
         return None
     try:

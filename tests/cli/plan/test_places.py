@@ -98,3 +98,9 @@ def test_values_are_laid_over_one_manifest_alone(
     (tmp_path / "a.json").write_bytes(encode_document(BUILD))
     assert run_app(["plan", *arguments]) == 2
     assert capsys.readouterr().err.startswith("blumfeld: --")
+
+
+@pytest.mark.parametrize("given", ["127.0.0.1", "127.0.0.1:abc", "localhost:99999", "broker.toml"])
+def test_a_node_is_asked_at_an_address_alone(given: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run_app(["plan", "--of", given]) == 2
+    assert f"--of: {given} is no HOST:PORT of a broker" in capsys.readouterr().err

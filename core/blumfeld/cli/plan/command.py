@@ -55,8 +55,12 @@ def plan(
         if of is not None:
             if manifest is not None:
                 raise NoPlanError("--of", f"it takes no manifest; to compare: blumfeld plan {manifest} {of}")
+            if is_manifest(of):
+                raise NoPlanError(
+                    "--of", f"{of} is no HOST:PORT of a broker, nor http://HOST:PORT of its metrics"
+                )
             manifest = of
-        elsewhere = manifest is not None and not (of is None and is_manifest(manifest))
+        elsewhere = manifest is not None and not is_manifest(manifest)
         if laid_over and (elsewhere or other is not None):
             raise NoPlanError("--set, --data-dir, --listen", "only for one manifest")
         if manifest is not None and other is not None:
