@@ -80,6 +80,8 @@ class RdkafkaSuite:
         self._given = given
         self.secured: Secured | None = None
         self._running: set[subprocess.Popen[bytes]] = set()
+        self._ends = False
+        """A process that was started but wasn't in the set yet is killed by its thread."""
         self._source = _ready()
         self.version = _version_of(self._source)
         self.configs: Mapping[str, str] = {
@@ -97,11 +99,13 @@ class RdkafkaSuite:
         with tempfile.TemporaryDirectory(prefix="blumfeld-librdkafka-") as made:
             place = _prepared(Path(made, "tests"), self._source, bootstrap, self._given.peer, self._login())
             wanted = self._runs(again or self._listed())
+            self._ends = False
             pool = ThreadPoolExecutor(1 if again else self._given.at_once)
             try:
                 results = list(pool.map(lambda run: self._run(run, bootstrap, place, log), wanted))
             finally:
                 pool.shutdown(wait=False, cancel_futures=True)
+                self._ends = True
                 for process in list(self._running):  # none but at an exception, such as that of SIGTERM
                     process.kill()
                 pool.shutdown()
@@ -151,6 +155,8 @@ class RdkafkaSuite:
             stderr=subprocess.STDOUT,
         ) as process:
             self._running.add(process)
+            if self._ends:
+                process.kill()
             try:
                 printed, _ = process.communicate(timeout=TEST_S)
             except subprocess.TimeoutExpired:

@@ -5,9 +5,11 @@ from __future__ import annotations
 import argparse
 import os
 import signal
+import subprocess
 import threading
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -20,8 +22,20 @@ GIVEN = argparse.Namespace(
 )
 
 
-def test_a_suite_that_is_told_to_end_kills_its_tests(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+class SlowlyStarted(subprocess.Popen[bytes]):
+    """Runs for a while before its thread goes on, as in a large process."""
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        time.sleep(0.2)
+
+
+@pytest.mark.parametrize("started_by", [subprocess.Popen, SlowlyStarted])
+def test_a_suite_that_is_told_to_end_kills_its_tests(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, started_by: type[subprocess.Popen[bytes]]
+) -> None:
     """Else it waits for them, and its supervisor kills it before it has stopped its brokers."""
+    monkeypatch.setattr(subprocess, "Popen", started_by)
     runner = tmp_path / "runner"
     runner.write_text("#!/bin/sh\necho >> started\nexec sleep 20\n")
     runner.chmod(0o755)
