@@ -56,7 +56,7 @@ class Observer(Protocol):
         ...
 
     def requests(self, seen: Sequence[RequestSeen]) -> None:
-        """Takes the answers of a turn, in their order, once they were sent. ``answers`` is never empty.
+        """Takes the answers of a turn, in their order, once they were sent. ``seen`` is never empty.
 
         Called on the loop: it must not block, and what it writes it hands to ``Runtime.offload``. An observer that
         raises is logged and called no more: the broker serves on.

@@ -163,9 +163,10 @@ class PartitionLog(Protocol):
 
     Every method is called on the loop's thread and never blocks for long.
 
-    ``OSError`` from any method means the log directory is bad: its partitions go offline with
-    KAFKA_STORAGE_ERROR. One of ``LACKS`` takes no directory offline. A read that lacked something may be asked again. A
-    change that lacked something may be half done: the owner closes the log and opens it again, which recovers it.
+    ``OSError`` from any method but :meth:`write`, which reports it in the outcome, means the log directory is bad:
+    its partitions go offline with KAFKA_STORAGE_ERROR. One of ``LACKS`` takes no directory offline. A read that
+    lacked something may be asked again. A change that lacked something may be half done: the owner closes the log
+    and opens it again, which recovers it.
     """
 
     log_start_offset: int
@@ -199,11 +200,12 @@ class PartitionLog(Protocol):
         the rules say.
 
         ``done`` is called once, maybe before this returns; or later (the ring, ``flush.messages``), and then
-        outcomes come in the order of the writes: more may be placed and written meanwhile. A write that fails
-        takes what was placed behind it along, until its outcome is told. On success readers
-        see the records; they survive a crash of the process, and a power cut only after :meth:`flush`. A failed
-        or short write cuts the file back to the written end, drops what was placed behind it, and reports it in
-        the outcome. With ``flush.messages`` reached, ``done`` waits until they are flushed.
+        outcomes come in the order of the writes: more may be placed and written meanwhile. A write that fails takes
+        what was placed behind it along, until its outcome is told. On success readers see the records; they survive
+        a crash of the process, and a power cut only after :meth:`flush`. A failed or short write cuts the file back
+        to the written end, drops what was placed behind it, and reports it in the outcome; so does a log whose
+        directory is offline. Raises nothing. With ``flush.messages`` reached, ``done`` waits until they are
+        flushed.
         """
         ...
 
