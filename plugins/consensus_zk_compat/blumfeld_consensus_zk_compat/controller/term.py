@@ -7,6 +7,7 @@ that went, partitions without a leader, reassignments. Then the brokers are told
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Protocol, TypeVar
 
@@ -196,12 +197,9 @@ class Term:
             if versions.nodes.get(path) != planned:
                 self.node_changed(path)
             else:
-                is_read = True
-                try:
+                with suppress(TreeError):  # the node that follows says so
                     records = changed_node(state.image, versions.acls, path, data)
-                except TreeError:  # the node that follows says so
-                    is_read = False
-                self._writer.seen(path, version, data, is_read=is_read)
+                self._writer.seen(path, version)
                 versions.acls.note(records)
             return ControllerDecision(list(records), NO_RESPONSE, atomic=False)
 

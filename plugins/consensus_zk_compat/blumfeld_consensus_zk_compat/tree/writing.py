@@ -30,13 +30,11 @@ from blumfeld_consensus_zk_compat.tree import paths
 from blumfeld_consensus_zk_compat.tree.forms import (
     FeatureNode,
     ProducerIdsNode,
-    TreeError,
     encode_feature,
     encode_producer_ids,
 )
 from blumfeld_consensus_zk_compat.tree.forms_configs import (
     config_entity,
-    decode_config,
     encode_config,
     encode_config_change,
     encode_scram,
@@ -148,23 +146,12 @@ class TreeWriter:
         node = topic_node(topic.topic_id, topic.partitions.values())
         return self._bytes([Set(paths.topic(topic.name), encode_topic(node))]) <= self._bytes_max
 
-    def seen(
-        self, path: str, version: int | None, data: bytes | None = None, *, is_read: bool = True
-    ) -> None:
-        """Somebody else has written or removed (``None``) a node: a configuration, quota, ACL or token.
-
-        :param is_read: whether the image has what the node says
-        """
+    def seen(self, path: str, version: int | None) -> None:
+        """Somebody else has written or removed (``None``) a node: a configuration, quota, ACL or token."""
         if version is None:
             self.versions.nodes.pop(path, None)
         else:
             self.versions.nodes[path] = version
-        if path.startswith(f"{paths.CONFIG}/"):
-            try:
-                values = decode_config(path, data or b"")
-            except TreeError:
-                values = {}
-            self.versions.set_others(path, values, are_taken=is_read)
 
     # Topics and partitions
 
