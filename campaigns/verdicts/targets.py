@@ -34,7 +34,7 @@ from campaigns.verdicts.digest import digest
 from campaigns.verdicts.requests import GROUPS, TOPICS, TRANSACTIONAL_IDS, Case
 
 ADMIN = "admin"
-"""The super user who makes topics and ACLs."""
+"""The super user. It makes the topics and the ACLs."""
 USERS = (*PRINCIPALS, ADMIN)
 PROTOCOLS = "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,USERS:SASL_PLAINTEXT,CUSERS:SASL_PLAINTEXT"
 START_SECONDS_MAX = 180

@@ -623,4 +623,4 @@ class Ensemble:
 
 
 def nobody_looks(*_: object) -> None:
-    """Do nothing: the value of :attr:`Ensemble.deciding` and :attr:`Ensemble.decided` where no test asks."""
+    """Do nothing: for a callback, such as :attr:`Ensemble.decided`, that no test asked for."""

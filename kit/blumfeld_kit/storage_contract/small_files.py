@@ -7,7 +7,7 @@ from random import Random
 
 import pytest
 
-from blumfeld.spi.aux_files import in_chunks
+from blumfeld.spi.aux_files import AuxDraft, ChunkedAuxFiles, in_chunks
 from blumfeld_kit.fakes.files import Adversary, Fault
 from blumfeld_kit.storage_contract.kit import ANY, StorageKit
 from blumfeld_kit.storage_driver.node import Log, Node
@@ -160,13 +160,7 @@ class StorageSmallFiles(StorageKit):
     def test_a_flushed_draft_is_put_in_its_place_without_a_sync(self, node: Node, cut: Adversary) -> None:
         """It is seen at once, and there for good once it is settled."""
         self.need_crash(node)
-        log = node.open()
-        log.fill(1)
-        log.flush()
-        aux = in_chunks(log.log.aux)
-        aux.write(NAME, b"old")
-        draft = aux.begin(NAME)
-        draft.append(WHOLE)
+        aux, draft = _drafted(node)
         draft.flush()
         watched: list[str] = []
         node.runtime.disk.watch = lambda operation, _: watched.append(operation)
@@ -218,10 +212,8 @@ class StorageSmallFiles(StorageKit):
         assert struck in (0, 2)
 
 
-def _commit_until(node: Node, at: int, cut: Adversary | Random) -> bool:
-    """Commit a file of chunks in the place of an old one. The power is cut before the ``at``-th operation of the
-    commit. Return whether the commit came to its end.
-    """
+def _drafted(node: Node) -> tuple[ChunkedAuxFiles, AuxDraft]:
+    """Return a file that has old bytes in a log that lasts, and a draft of chunks in its place."""
     log = node.open()
     log.fill(1)
     log.flush()
@@ -229,6 +221,14 @@ def _commit_until(node: Node, at: int, cut: Adversary | Random) -> bool:
     aux.write(NAME, b"old")
     draft = aux.begin(NAME)
     draft.append(WHOLE)
+    return aux, draft
+
+
+def _commit_until(node: Node, at: int, cut: Adversary | Random) -> bool:
+    """Commit a file of chunks in the place of an old one. The power is cut before the ``at``-th operation of the
+    commit. Return whether the commit came to its end.
+    """
+    _, draft = _drafted(node)
     runtime, left = node.runtime, at
 
     def watch(operation: str, path: str) -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 
+from msgspec.structs import asdict, replace
+
 from blumfeld.wire.errors import ErrorCode, is_retriable
 from blumfeld.wire.messages.alter_user_scram_credentials import (
     AlterUserScramCredentialsRequest,
@@ -237,15 +239,7 @@ class Administrator:
     async def _describe(self) -> bool:
         connection = await self._routes.any_broker()
         since = self._moment_of(connection)
-        request = DescribeAclsRequest(
-            resource_type_filter=ANY,
-            resource_name_filter=None,
-            pattern_type_filter=ANY,
-            principal_filter=None,
-            host_filter=None,
-            operation=ANY,
-            permission_type=ANY,
-        )
+        request = DescribeAclsRequest(**asdict(ANY_ACL))
         answer = await connection.ask(request, ACL_VERSION, DescribeAclsResponse)
         if _are_done("DescribeAcls", [answer.error_code]):
             self._verdicts.description(since, _described(answer))
@@ -280,25 +274,14 @@ class Administrator:
                 operation=rule.operation,
                 permission_type=rule.permission,
             )
-        by_user = DeleteAclsFilter(
-            resource_type_filter=rule.resource_type,
-            resource_name_filter=None,
-            pattern_type_filter=ANY,
-            principal_filter=rule.principal,
-            host_filter=None,
-            operation=ANY,
-            permission_type=rule.permission,
-        )
+        by_type = replace(ANY_ACL, resource_type_filter=rule.resource_type)
         if drawn < 0.8:
-            return by_user
-        return DeleteAclsFilter(
-            resource_type_filter=rule.resource_type,
+            return replace(by_type, principal_filter=rule.principal, permission_type=rule.permission)
+        return replace(
+            by_type,
             resource_name_filter=rule.name,
             pattern_type_filter=rule.pattern,
-            principal_filter=None,
-            host_filter=None,
             operation=rule.operation,
-            permission_type=ANY,
         )
 
 

@@ -7,6 +7,8 @@ from collections.abc import Awaitable, Callable, Sequence
 from enum import Enum, auto
 from typing import NamedTuple, TypeVar
 
+from msgspec.structs import replace
+
 from blumfeld.client.metadata import ClusterView
 from blumfeld.client.produce import one_batch, only_outcome
 from blumfeld.spi.runtime import Random
@@ -14,7 +16,7 @@ from blumfeld.spi.storage import TopicPartition
 from blumfeld.wire.batches.builder import build_batch
 from blumfeld.wire.batches.records import Record
 from blumfeld.wire.errors import ErrorCode, is_retriable
-from blumfeld.wire.messages.delete_acls import DeleteAclsFilter, DeleteAclsRequest, DeleteAclsResponse
+from blumfeld.wire.messages.delete_acls import DeleteAclsRequest, DeleteAclsResponse
 from blumfeld.wire.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
 from blumfeld.wire.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from blumfeld.wire.messages.list_offsets import (
@@ -37,6 +39,7 @@ from blumfeld_kit.simulation.clients.routes import (
     RETRY_S,
 )
 from blumfeld_kit.simulation.machine.host import ADDRESS, Machine
+from blumfeld_kit.simulation.secured.administrator import ACL_VERSION, ANY_ACL
 from blumfeld_kit.simulation.secured.logins import AGAIN_AT, Login, LoginRefusedError, TokenLogin, log_in
 from blumfeld_kit.simulation.secured.passwords import USERS, Passwords
 from blumfeld_kit.simulation.secured.rights import (
@@ -45,7 +48,6 @@ from blumfeld_kit.simulation.secured.rights import (
     CLUSTER_NAME,
     DESCRIBE,
     GROUP,
-    LITERAL,
     READ,
     TOPIC,
     WRITE,
@@ -71,16 +73,7 @@ CLOCK_RATE_MAX = 1.3
 """Beyond it a session has ended by any node's clock: the slowest one runs at 0.8."""
 PRODUCE_VERSION = 9
 LIST_OFFSETS_VERSION = 6
-ACL_VERSION = 3
-NOTHING = DeleteAclsFilter(
-    resource_type_filter=TOPIC,
-    resource_name_filter="no ACL has this name",
-    pattern_type_filter=LITERAL,
-    principal_filter=None,
-    host_filter=None,
-    operation=1,
-    permission_type=1,
-)
+NOTHING = replace(ANY_ACL, resource_name_filter="no ACL has this name")
 
 
 class Habit(Enum):

@@ -14,6 +14,7 @@ from blumfeld.spi.cluster import BrokerImage, ClusterImage, PartitionImage, Topi
 from blumfeld.spi.zookeeper import Create, Delete, Operation, Set
 from blumfeld.wire.primitives import uuid_bytes
 from blumfeld_kit.fakes.znodes import Stamp
+from blumfeld_kit.fakes.zookeeper_servers import nobody_looks
 from blumfeld_kit.simulation.clients.oracle import ViolationError
 
 BROKERS, TOPICS, DELETIONS = "/brokers/ids/", "/brokers/topics/", "/admin/delete_topics/"
@@ -60,17 +61,13 @@ class _Topic:
         """Made when it is asked for."""
 
 
-def _nothing(_: Operation) -> None:
-    """Nobody asked to be told."""
-
-
 class TreeOracle:
     """Follows the tree. It keeps the first promise that a write has broken: it must not raise inside of the write."""
 
     def __init__(self) -> None:
         self.zxid = 0
         """The newest write."""
-        self.on_write: Callable[[Operation], None] = _nothing
+        self.on_write: Callable[[Operation], None] = nobody_looks
         """Called with each write of the tree."""
         self.failure: ViolationError | None = None
         self.controller: tuple[int, int] | None = None

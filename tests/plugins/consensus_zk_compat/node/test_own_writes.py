@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from typing import Any
 
+from msgspec.structs import asdict, replace
+
 from blumfeld.kernel.composing.plan import Plan
 from blumfeld.wire.errors import ErrorCode
 from blumfeld.wire.messages.create_acls import AclCreation, CreateAclsRequest, CreateAclsResponse
-from blumfeld.wire.messages.delete_acls import DeleteAclsFilter, DeleteAclsRequest, DeleteAclsResponse
+from blumfeld.wire.messages.delete_acls import DeleteAclsRequest, DeleteAclsResponse
 from blumfeld.wire.messages.describe_acls import DescribeAclsRequest, DescribeAclsResponse
 from blumfeld.wire.messages.metadata_records import AccessControlEntryRecord
+from blumfeld_kit.simulation.secured.administrator import ANY_ACL
 from tests.plugins.consensus_zk_compat.tree.test_merging import written
 from tests.plugins.consensus_zk_compat.zk_nodes import ZkNodes
 
 PATH = "/blumfeld/kafka-acl/Topic/t"
-ANY = 1
 READ, ALLOW, TOPIC, LITERAL = 3, 3, 2, 3
 
 
@@ -48,15 +50,7 @@ class SecuredNodes(ZkNodes):
 
     async def revoke(self, node_id: int, user: str) -> int:
         """Delete a user's ACLs at one node. Returns how many there were."""
-        wanted = DeleteAclsFilter(
-            resource_type_filter=ANY,
-            resource_name_filter=None,
-            pattern_type_filter=ANY,
-            principal_filter=user,
-            host_filter=None,
-            operation=ANY,
-            permission_type=ANY,
-        )
+        wanted = replace(ANY_ACL, principal_filter=user)
         client = await self.connect(node_id)
         answer = await client.ask(DeleteAclsRequest(filters=[wanted]), 3, DeleteAclsResponse)
         client.close()
@@ -66,15 +60,7 @@ class SecuredNodes(ZkNodes):
 
     async def users(self, node_id: int) -> list[str]:
         """The principals of the ACLs that a node shows."""
-        request = DescribeAclsRequest(
-            resource_type_filter=ANY,
-            resource_name_filter=None,
-            pattern_type_filter=ANY,
-            principal_filter=None,
-            host_filter=None,
-            operation=ANY,
-            permission_type=ANY,
-        )
+        request = DescribeAclsRequest(**asdict(ANY_ACL))
         client = await self.connect(node_id)
         answer = await client.ask(request, 3, DescribeAclsResponse)
         client.close()
