@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
+from select import select
 
 import msgspec
 import pytest
 
 from blumfeld.plugging.errors import ManifestError
 from blumfeld_builder.build import Request, build, read_recipe
+from blumfeld_builder.evidence import check
 from blumfeld_builder.evidence.check import refuse_failing
 from blumfeld_builder.evidence.results import Document, Untried, results
 from tests.builder.fakes import ROLES, make_workshop, repack, write_plugin, write_wheel
@@ -134,6 +137,19 @@ def test_a_kit_that_isnt_there_is_told(tmp_path: Path, monkeypatch: pytest.Monke
     assert str(raised.value).startswith(
         '--check: found blumfeld-kit, of which no wheel fits in "wheels"; allowed: '
     )
+
+
+def test_a_kit_that_does_not_end_is_killed_with_what_it_started(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(check, "TIMEOUT_S", 1)
+    os.mkfifo(tmp_path / "started")
+    with os.fdopen(os.open(tmp_path / "started", os.O_RDONLY | os.O_NONBLOCK), "rb", buffering=0) as started:
+        kit = ["sh", "-c", "(echo up; exec sleep 20) >started & wait"]
+        assert check._ran(kit, str(tmp_path), dict(os.environ)) == (None, "no end in 1 s")
+        assert started.read() == b"up\n"
+        assert select([started], [], [], 5)[0]
+        assert started.read() == b""  # all that could write has ended
 
 
 def test_a_report_is_read() -> None:

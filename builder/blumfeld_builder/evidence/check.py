@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import os
+import signal
 import subprocess
 from collections.abc import Callable, Collection, Sequence
+from contextlib import suppress
 
 import msgspec
 from packaging.requirements import Requirement
@@ -140,22 +142,28 @@ def _run(check: Check, plugin: NamedPlugin, allowed: bool) -> Evidence:
 
 
 def _ran(command: Sequence[str], work: str, env: dict[str, str]) -> tuple[int | None, str]:
-    """Returns the exit status of pytest, ``None`` after the time-out, and what became of it in words."""
-    try:
-        done = subprocess.run(
-            command,
-            cwd=work,
-            env=env,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            errors="replace",
-            timeout=TIMEOUT_S,
-            check=False,
-        )
-    except subprocess.TimeoutExpired:
-        return None, f"no end in {TIMEOUT_S} s"
-    errors = [line for line in done.stdout.splitlines() if line.startswith("ERROR")]
+    """Returns the exit status of pytest, ``None`` after the time-out, and what became of it in words.
+
+    Processes that a test has started, and left, end with it.
+    """
+    with subprocess.Popen(
+        command,
+        cwd=work,
+        env=env,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        errors="replace",
+        start_new_session=True,
+    ) as kit:
+        try:
+            printed, _ = kit.communicate(timeout=TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            return None, f"no end in {TIMEOUT_S} s"
+        finally:
+            with suppress(ProcessLookupError):  # after an interrupt, too, of which its session hears nothing
+                os.killpg(kit.pid, signal.SIGKILL)
+    errors = [line for line in printed.splitlines() if line.startswith("ERROR")]
     # The evidence of equal builds is equal, and this folder has another name each time.
-    return done.returncode, ": ".join([f"exit status {done.returncode}", *errors[-1:]]).replace(work, ".")
+    return kit.returncode, ": ".join([f"exit status {kit.returncode}", *errors[-1:]]).replace(work, ".")
