@@ -104,11 +104,7 @@ def read_recipe(request: Request) -> Recipe:
     :raises ManifestError: all that can be said to be wrong from the manifest alone
     """
     source = request.manifest
-    try:
-        with open(source, encoding="utf-8") as file:
-            text = file.read()
-    except (OSError, UnicodeDecodeError) as error:
-        raise ManifestError(source, [file_problem(error)]) from None
+    text = _text_of(source)
     faults = Faults(source)
     manifest = read_manifest(text, source, faults=faults)
     plugins = plugins_of(node_manifests(manifest, source, faults))
@@ -151,7 +147,7 @@ def chosen_wheels(recipe: Recipe, supply: Supply, work: str, tell: Callable[[str
 
 def _text_of(path: str) -> str:
     try:
-        with open(path, encoding="utf-8") as file:
+        with open(path, encoding="utf-8", newline="") as file:
             return file.read()
     except (OSError, UnicodeDecodeError) as error:
         raise ManifestError(path, [file_problem(error)]) from None

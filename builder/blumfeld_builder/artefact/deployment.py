@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from blumfeld.kernel.manifest.sections import Manifest
+from blumfeld.kernel.manifest.sections import Manifest, listener_sections
 from blumfeld_builder.target import Target
 
 UNIT_FILE = "blumfeld.service"
@@ -79,8 +79,6 @@ CMD ["run"]
 
 def ports_of(manifest: Manifest) -> list[int]:
     """Returns the fixed ports that the manifest binds, sorted."""
-    from blumfeld.kernel.manifest.sections import listener_sections
-
     binds = [listener.bind for listener in listener_sections(manifest)]
     binds += [manifest.metrics.bind] if manifest.metrics.bind is not None else []
     ports = {bind.rpartition(":")[2] for bind in binds}
