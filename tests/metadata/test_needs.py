@@ -56,6 +56,13 @@ def test_a_record_that_only_a_plug_in_reads_is_needed_until_it_is_removed(part: 
     assert needs(sets, removes) == needs(sets, behind=[removes]) == needs(behind=[sets, removes]) == NOTHING
 
 
+def test_another_record_of_the_part_is_needed_when_the_first_is_removed() -> None:
+    other = records.AccessControlEntryRecord(id=b"b" * 16, principal="User:eve", resource_name="orders")
+    removed = KEEPING["acl"][1]
+    assert needs(ACL, other, behind=[removed]).records == {"acl": other}
+    assert needs(ACL, behind=[removed, other]).records == {"acl": other}
+
+
 def test_each_part_of_the_metadata_has_such_a_record() -> None:
     assert {kept.part for kept in KEPT.values()} - {"zk migration"} == KEEPING.keys()
     assert KEPT.keys() <= NEEDING

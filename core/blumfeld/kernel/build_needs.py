@@ -3,9 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from blumfeld.spi.internal_topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
+from blumfeld.wire.messages.metadata_records import (
+    AccessControlEntryRecord,
+    ClientQuotaRecord,
+    DelegationTokenRecord,
+    UserScramCredentialRecord,
+)
 
 if TYPE_CHECKING:
     from blumfeld.kernel.composing.plan import Plan
@@ -84,19 +90,20 @@ def _parts(needs: MetadataNeeds, sections: Sequence[ImageSection]) -> Iterator[s
 
 def _shown(record: Message) -> str:
     """Returns one record for people, without what is secret in it."""
-    found: Any = record
-    match type(record).__name__:
-        case "AccessControlEntryRecord":
-            return f"one for {found.principal} on {found.resource_name}"
-        case "UserScramCredentialRecord":
-            return f"one of the user {found.name}"
-        case "DelegationTokenRecord":
-            return f"one of {found.owner}"
-        case _:
+    match record:
+        case AccessControlEntryRecord():
+            return f"one for {record.principal} on {record.resource_name}"
+        case UserScramCredentialRecord():
+            return f"one of the user {record.name}"
+        case DelegationTokenRecord():
+            return f"one of {record.owner}"
+        case ClientQuotaRecord():
             entity = ", ".join(
-                f"{part.entity_type} {part.entity_name or '<default>'}" for part in found.entity
+                f"{part.entity_type} {part.entity_name or '<default>'}" for part in record.entity
             )
-            return f"{found.key} of {entity}"
+            return f"{record.key} of {entity}"
+        case _:
+            return type(record).__name__
 
 
 def _topics(needs: MetadataNeeds, plan: Plan) -> Iterator[str]:

@@ -84,7 +84,7 @@ class MetadataImage:
     controllers: dict[int, RegisterControllerRecord]
     producer_ids: ProducerIdsRecord | None
     """The block of producer ids that was allocated last."""
-    kept: dict[Hashable, Message]
+    kept: dict[tuple[str, Hashable], Message]
     """Records of parts that the core gives no meaning (ACLs, quotas, SCRAM…), by the entity that each describes. A
     snapshot must not lose them, also in a build whose plug-ins bring no section for them.
     """

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable
+from itertools import chain
 
 from blumfeld.metadata.image.cluster_image import MetadataImage
 from blumfeld.metadata.image.kept import KEPT
@@ -33,7 +34,7 @@ def needs_of(image: MetadataImage, behind: Iterable[Message] = ()) -> MetadataNe
         found.add(record)
     return MetadataNeeds(
         features={name: level for name, level in found.features.items() if level},
-        records={part: next(iter(entities.values())) for part, entities in found.parts.items() if entities},
+        records=found.records(),
         internal_topics=frozenset(name for name in INTERNAL_TOPICS if name in found.topics.values()),
         tiered_topics=tuple(found.tiered),
     )
@@ -44,9 +45,9 @@ class _Found:
 
     def __init__(self, image: MetadataImage) -> None:
         self.features = dict(image.features)
-        self.parts: dict[str, dict[Hashable, Message]] = {}
-        for record in image.kept.values():
-            self.add(record)
+        self._kept = image.kept
+        self._changed: dict[tuple[str, Hashable], Message | None] = {}
+        """Kept records behind the image, by its keys; ``None``: removed."""
         self._of_image = image.topic_names
         self.topics = {image.topics[name].topic_id: name for name in INTERNAL_TOPICS if name in image.topics}
         """Topics by id: the internal ones of the image, and all of the records behind it."""
@@ -69,7 +70,7 @@ class _Found:
             case ConfigRecord():
                 self._configured(record)
             case _ if type(record) in KEPT:
-                self._kept(record)
+                self._keep(record)
 
     def _configured(self, record: ConfigRecord) -> None:
         if record.resource_type != TOPIC_RESOURCE or record.name != TIERED_KEY:
@@ -79,10 +80,14 @@ class _Found:
         else:
             self.tiered.pop(record.resource_name, None)
 
-    def _kept(self, record: Message) -> None:
+    def _keep(self, record: Message) -> None:
         kept = KEPT[type(record)]
-        entities = self.parts.setdefault(kept.part, {})
-        if kept.sets(record):
-            entities[kept.entity(record)] = record
-        else:
-            entities.pop(kept.entity(record), None)
+        self._changed[kept.part, kept.entity(record)] = record if kept.sets(record) else None
+
+    def records(self) -> dict[str, Message]:
+        """Returns one record of each part. A part may have 100,000, so all others are passed over by their keys."""
+        records: dict[str, Message] = {}
+        for key, kept in chain(self._kept.items(), self._changed.items()):
+            if key[0] not in records and (record := self._changed.get(key, kept)) is not None:
+                records[key[0]] = record
+        return records
