@@ -11,13 +11,13 @@ from collections.abc import Sequence
 from blumfeld import __version__
 from blumfeld.cli.built_in import build_name
 from blumfeld.cli.manifest import BAD_MANIFEST, NOT_STARTED, manifest_file, open_secrets
+from blumfeld.config.addresses import address_text
 from blumfeld.kernel.composing.plan import Plan, make_plan
 from blumfeld.kernel.manifest.sections import read_manifest
 from blumfeld.kernel.node import Node, StartError
 from blumfeld.kernel.process import Process
 from blumfeld.kernel.watching.event_log import EventLogs, structlog_renderer
 from blumfeld.plugging.errors import Faults, ManifestError
-from blumfeld.spi.transport import Listener
 from blumfeld.wire.errors import PluginContractError
 
 DIGEST_CHARS = len("sha256:") + 12
@@ -85,7 +85,7 @@ def say_ready(node: Node) -> None:
     """Print the ready line: addresses, start-up time in ms, plug-ins, the build or the manifest, the directories. A
     plug-in has its version where that isn't Blumfeld's.
     """
-    where = ", ".join(_where(listener) for listener in node.listeners)
+    where = ", ".join(f"{at.name} {address_text(at.host, at.port)}" for at in node.listeners)
     driver = node.composition.transport.driver()
     parts = [
         f"{_named(node, p.name)} ({driver})" if p.role == "network" else _named(node, p.name)
@@ -108,11 +108,6 @@ def _made_from(plan: Plan) -> str:
     if plan.build is not None:
         return f"; build {plan.build}"
     return "" if plan.digest is None else f"; manifest {plan.digest[:DIGEST_CHARS]}"
-
-
-def _where(listener: Listener) -> str:
-    host = f"[{listener.host}]" if ":" in listener.host else listener.host
-    return f"{listener.name} {host}:{listener.port}"
 
 
 def since_start_ms() -> float:
