@@ -29,7 +29,7 @@ class TestTotp(AuthenticatorContract):
         return {"PLAIN": lambda *_: TotpAuthenticator(secrets, runtime.now_ms, 1)}
 
     def client(self, runtime: FakeRuntime, user: str, password: str) -> Generator[bytes, bytes, None]:
-        """An app on a telephone, and somebody who types."""
+        """Yields the message of a user: the name, and the code that an authenticator app shows now."""
         yield f"\0{user}\0{code(password.encode(), runtime.now_ms() // PERIOD_MS)}".encode()
 
 
