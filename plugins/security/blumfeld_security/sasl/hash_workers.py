@@ -33,17 +33,22 @@ class HashWorkers:
 
         :raises LoginRefused: too many logins wait
         """
-        if self._hashing >= WORKERS:
-            await self._turn(origin(address))
-        else:
-            self._hashing += 1
+        client = origin(address)
+        turn = self._turn(client)
         try:
+            await turn
             return await self._runtime.offload(work, *args)
         finally:
-            if self._waiting:
-                self._taken(next(iter(self._waiting)), 0).complete(None)
-            else:
-                self._hashing -= 1
+            self._end(client, turn)
+
+    def _end(self, client: str, turn: Completion[None]) -> None:
+        """Give the worker to the next login. A login that has none was cancelled while it waited, or refused."""
+        if not turn.done:
+            self._taken(client, self._waiting[client].index(turn))
+        elif turn.error is None and self._waiting:
+            self._taken(next(iter(self._waiting)), 0).complete(None)
+        elif turn.error is None:
+            self._hashing -= 1
 
     def _turn(self, client: str) -> Completion[None]:
         """Returns what completes when a worker is free. Where too many wait, a client with less than its share takes
@@ -51,6 +56,9 @@ class HashWorkers:
 
         :raises LoginRefused: the client has its share
         """
+        if self._hashing < WORKERS:
+            self._hashing += 1
+            return Completion.of(None)
         if self._waiting_count >= WAITING_MAX:
             own = len(self._waiting.get(client, ()))
             if own >= WAITING_MAX // (len(self._waiting) + (not own)):

@@ -175,6 +175,32 @@ def test_one_client_with_wrong_passwords_shuts_nobody_out(
     assert rig.workers._waiting_count == rig.workers._hashing == 0
 
 
+@pytest.mark.parametrize("cancelled", ["while it waits", "when its turn has come"])
+def test_a_login_that_is_cancelled_keeps_no_worker(cancelled: str) -> None:
+    rig = Rig("alice")
+    rig.runtime.offload_delay_ms = lambda: 50.0
+
+    async def hash_one() -> None:
+        await rig.workers.hash("192.0.2.1", int)
+
+    logins = [rig.runtime.spawn(hash_one(), "login") for _ in range(WORKERS + 2)]
+    rig.runtime.run_turn()
+
+    def cancel(_: object = None) -> None:
+        logins[WORKERS].cancel()
+
+    if cancelled == "while it waits":
+        cancel()
+    else:
+        [turns] = rig.workers._waiting.values()
+        turns[0].when_done(cancel)
+    rig.runtime.advance(1_000)
+    assert [login.cancelled() for login in logins].count(True) == 1
+    assert all(login.done() for login in logins)
+    assert not rig.workers._waiting
+    assert rig.workers._waiting_count == rig.workers._hashing == 0
+
+
 @pytest.mark.parametrize(
     ("data", "why"),
     [
