@@ -19,7 +19,7 @@ from blumfeld_quotas.client_quotas import BUCKETS_MAX, UNUSED_MS, Buckets, Clien
 from blumfeld_quotas.entities import SECTION, entity_of
 from blumfeld_quotas.rates import TokenBucket
 from tests.broker.batches import batch, produce
-from tests.broker.harness import LISTENER, BrokerHarness
+from tests.broker.harness import LISTENER, BrokerHarness, FakeExchange
 
 
 class Surroundings:
@@ -142,6 +142,24 @@ def test_a_straight_request_is_counted_in_time_and_in_bytes(
         monkeypatch.setattr(limited.quotas, name, lambda *_, name=name: noted(name))
     limited.produce(100)
     assert counted == ["busy", "produced"]
+
+
+def test_a_request_is_counted_before_the_next_one_of_its_connection_starts(
+    limited: Limited, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The next one may be of another client id, and a transport may serve it at once."""
+    limited.surroundings.set("producer_byte_rate", 1_000_000, ("client-id", None))
+    counted: list[str] = []
+    monkeypatch.setattr(limited.quotas, "produced", lambda _, client_id, *__: counted.append(client_id))
+    following = ["second"]
+
+    def serve_next(_: FakeExchange) -> None:
+        if following:
+            limited.broker.begin(limited.broker.frame(produce(batch(b"v")), 9, following.pop()))
+
+    monkeypatch.setattr(FakeExchange, "let_next_start", serve_next)
+    limited.produce(100, "first")
+    assert counted == ["first", "second"]
 
 
 def test_a_producer_above_its_request_time_takes_the_general_way(

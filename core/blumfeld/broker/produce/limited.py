@@ -28,7 +28,8 @@ class LimitedProduce:
         counted.waiters = (self._waiter(OneWritten), self._waiter(OneCommitted))
         self._counted = counted.serve
         self._client = ("", "")
-        """(user, client id) of the request that is being served, if it counts for a quota."""
+        """(user, client id) of the request that is being served, if it counts for a quota. A request is counted before
+        the next one is served, so the batches that wait needn't carry this."""
         self._began_ms = 0.0
         """The time when that began."""
 
@@ -60,8 +61,8 @@ class LimitedProduce:
 
             def placed(self) -> None:
                 """As ``OneWritten.placed``."""
+                count(self.frame_bytes)  # first: the next request may start then, and be another client's
                 super().placed()
-                count(self.frame_bytes)
 
         return Counted
 
