@@ -227,6 +227,12 @@ CLIENT_TIMEOUT_MS = 30_000
 """Time for the controller's decision on a request without a timeout of its own: Kafka's ``request.timeout.ms``."""
 
 
+def is_controller(metadata: ClusterMetadata, node_id: int) -> bool:
+    """Whether this node is the controller, as far as it knows."""
+    controller = metadata.controller
+    return controller is not None and controller.node_id == node_id
+
+
 def submit_for(
     context: RequestContext,
     request: Message,
@@ -240,9 +246,7 @@ def submit_for(
     :raises BrokerError: NOT_CONTROLLER: the request came in on a controller listener, and this node isn't the
         controller. The client looks for the controller and asks again
     """
-    if context.listener.kind == "controller":
-        controller = metadata.controller
-        if controller is None or controller.node_id != node_id:
-            raise BrokerError(ErrorCode.NOT_CONTROLLER)
+    if context.listener.kind == "controller" and not is_controller(metadata, node_id):
+        raise BrokerError(ErrorCode.NOT_CONTROLLER)
     on_behalf = OnBehalf(context.principal, context.peer_host, context.client_id)
     return metadata.submit(request, timeout_ms, on_behalf=on_behalf)

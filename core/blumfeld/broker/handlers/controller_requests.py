@@ -11,8 +11,8 @@ from typing import Any
 
 from blumfeld.broker.handlers.common import CLUSTER_NAME
 from blumfeld.broker.ports import Ports
+from blumfeld.spi import consensus
 from blumfeld.spi.completion import Completion
-from blumfeld.spi.consensus import submit_for
 from blumfeld.spi.context import ApiHandler, RequestContext
 from blumfeld.wire.api import response_class
 from blumfeld.wire.errors import BrokerError, ErrorCode
@@ -37,8 +37,7 @@ def check_controller(ports: Ports) -> None:
 
 def is_controller(ports: Ports) -> bool:
     """Whether this node is the controller, as far as it knows."""
-    controller = ports.controller.controller
-    return controller is not None and controller.node_id == ports.cluster.node_id
+    return consensus.is_controller(ports.controller, ports.cluster.node_id)
 
 
 def may_mutate(ports: Ports, context: RequestContext, count: int, *, strict: bool) -> bool:
@@ -105,7 +104,7 @@ def forward(
     :raises BrokerError: NOT_CONTROLLER: the request came in on a controller listener, and this node isn't the
         controller. The other node looks for the controller and asks again
     """
-    answer = submit_for(
+    answer = consensus.submit_for(
         context, request, ports.controller, ports.cluster.node_id, max(timeout_ms, CLIENT_TIMEOUT_MS_MIN)
     )
     whole: Completion[Message] = Completion()

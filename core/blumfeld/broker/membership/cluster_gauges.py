@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from blumfeld.spi.cluster import ClusterImage, ImageDelta
-from blumfeld.spi.consensus import ClusterMetadata
+from blumfeld.spi.consensus import ClusterMetadata, is_controller
 from blumfeld.spi.hooks import Metric
 
 NO_CONTROLLER = -1
@@ -23,14 +23,9 @@ class ClusterGauges:
         metadata.subscribe(self._count)
 
     def _count(self, image: ClusterImage, delta: ImageDelta) -> None:
-        if self._is_active and not delta.first:
+        if is_controller(self._metadata, self._node_id) and not delta.first:
             self.elections += delta.leaders_elected
             self.unclean_elections += delta.leaders_elected_uncleanly
-
-    @property
-    def _is_active(self) -> bool:
-        controller = self._metadata.controller
-        return controller is not None and controller.node_id == self._node_id
 
     def _controller_id(self) -> int:
         controller = self._metadata.controller
@@ -48,7 +43,7 @@ class ClusterGauges:
                 "blumfeld_active_controller",
                 "1 on the node that is the active controller, else 0 (Kafka's ActiveControllerCount)",
                 "gauge",
-                lambda: int(self._is_active),
+                lambda: int(is_controller(self._metadata, self._node_id)),
             ),
             Metric(
                 "blumfeld_controller_id",
