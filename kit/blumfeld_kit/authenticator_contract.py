@@ -79,7 +79,7 @@ class AuthenticatorContract:
     """The password, key or token of :attr:`user`."""
     wrong = "another password"
     unknown = "malice"
-    """A user whom the mechanism doesn't know."""
+    """A user that the mechanism doesn't know."""
     names_users = True
     """Whether a client names its user beside its secret. A bearer token names it itself."""
 

@@ -128,7 +128,7 @@ class KraftMetadata:
         return needs_of(self._publisher.image) if self._opened is None else self._opened.needs
 
     async def start(self) -> None:
-        """Join the quorum with what :meth:`open` has read, which is called here where nobody did. The only voter leads,
+        """Join the quorum with what :meth:`open` has read. If it wasn't called, this calls it. The only voter leads,
         and bootstraps a new cluster, before this returns.
 
         :raises OSError, ValueError: as :meth:`open`

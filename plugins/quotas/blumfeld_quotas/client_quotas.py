@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from blumfeld.spi.cluster import ClusterImage, ImageDelta
-from blumfeld.spi.completion import Completion
 from blumfeld.spi.hooks import Composition
 from blumfeld_quotas.entities import (
     CONNECTIONS,
@@ -141,12 +140,11 @@ class ClientQuotas:
             self._buckets[key].add(shared_by, bucket)
         return bucket
 
-    def _step(self, image: ClusterImage, delta: ImageDelta) -> Completion[None] | None:
+    def _step(self, image: ClusterImage, delta: ImageDelta) -> None:
         if delta.first or SECTION in delta.section_records:
             self._quotas = image.section(SECTION)
             self._limits.clear()
             self._producing.clear()
-        return None
 
     def _limit(self, key: str, user: str, client_id: str) -> Limit | None:
         if not self._quotas:

@@ -6,7 +6,7 @@ from functools import lru_cache
 from ipaddress import AddressValueError, IPv6Address
 
 PREFIX_BITS = 64
-"""Whoever has an IPv6 address has its whole /64, and may come from 2**64 addresses."""
+"""A client with an IPv6 address has its whole /64, and may come from 2**64 addresses."""
 
 
 @lru_cache(maxsize=1_024)

@@ -74,7 +74,7 @@ NONE = State({}, {}, {})
 
 
 def allows(rules: Collection[Rule], wanted: Wanted) -> bool:
-    """Whether the ACLs allow it to somebody who is no super user."""
+    """Whether the ACLs allow it. A super user needs none of them."""
     matching = [rule for rule in rules if _matches(rule, wanted)]
     operations = (ALL, wanted.operation)
     if any(rule.permission == DENY and rule.operation in operations for rule in matching):

@@ -84,7 +84,7 @@ class Habit(Enum):
     NEGLIGENT = auto()
     """It doesn't, and goes on."""
     IMPOSTOR = auto()
-    """It logs in again as somebody else."""
+    """It logs in again as another user."""
 
 
 class Proof(NamedTuple):
@@ -243,7 +243,7 @@ class User:
         return self._by_password(user, newest=drawn < 1 - OLD_CHANCE)
 
     async def _enter_as_another(self, session: Session) -> None:
-        """Log in again as somebody else. :raises OSError: it is refused, or the connection is lost"""
+        """Log in again as another user. :raises OSError: it is refused, or the connection is lost"""
         other = self._any([each for each in USERS if each != session.user])
         login = self._passwords.login(self._runtime, other, self._passwords.newest[other])
         try:

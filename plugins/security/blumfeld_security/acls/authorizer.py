@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from blumfeld.spi.cluster import ClusterImage, ImageDelta
-from blumfeld.spi.completion import Completion, Steps
+from blumfeld.spi.completion import Steps
 from blumfeld.spi.consensus import ClusterMetadata
 from blumfeld.spi.context import Principal
 from blumfeld.spi.scheduler import Lane, Scheduler
@@ -37,13 +37,12 @@ class AclAuthorizer:
         """Take the ACLs of the node's image, and those of each step of it."""
         metadata.subscribe(self._step)
 
-    def _step(self, image: ClusterImage, delta: ImageDelta) -> Completion[None] | None:
+    def _step(self, image: ClusterImage, delta: ImageDelta) -> None:
         if delta.first or SECTION in delta.section_records:
             before, self._acls = self._acls, image.section(SECTION)
             self.generation += 1
             if before is not None and len(delta.section_records.get(SECTION, ())) > REPLACED:
                 self._scheduler.completed(Lane.METADATA, _let_go(before.pieces()))
-        return None
 
     def authorize(
         self,

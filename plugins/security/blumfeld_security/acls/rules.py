@@ -214,7 +214,7 @@ class Acls:
         self.resource_prefixes = {} if resource_prefixes is None else resource_prefixes
         """Type of resource → length of a prefix → how many patterns have it."""
         self._found: dict[SubjectKey, list[Subject]] = {}
-        """(type of resource, principal, host) → the subjects whose ACLs hold for it, of those who asked last."""
+        """(type of resource, principal, host) → the subjects whose ACLs hold for it. A cache, emptied when full."""
 
     def __len__(self) -> int:
         return len(self._by_id)
@@ -322,9 +322,10 @@ class Acls:
         asked = (resource_type, principal, host)
         found = self._found.get(asked)
         if found is None:
-            whom = (principal, EVERYONE) if principal != EVERYONE else (EVERYONE,)
             subjects = (
-                self.subjects.get((resource_type, each, where)) for each in whom for where in (host, WILDCARD)
+                self.subjects.get((resource_type, each, where))
+                for each in dict.fromkeys((principal, EVERYONE))
+                for where in (host, WILDCARD)
             )
             if len(self._found) >= FOUND_MAX:
                 self._found.clear()

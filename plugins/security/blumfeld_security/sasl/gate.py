@@ -24,7 +24,7 @@ from blumfeld.spi.completion import Completion
 from blumfeld.spi.context import ApiHandler, Principal, RequestContext
 from blumfeld.spi.hooks import EventLog
 from blumfeld.spi.repeated_events import RepeatedEvents
-from blumfeld.spi.runtime import Runtime, Timer
+from blumfeld.spi.runtime import Runtime, Timer, pause
 from blumfeld.spi.security import Authenticator, BrokerConnectionHandler, Mechanisms, Stepped
 from blumfeld.spi.transport import Connection, Exchange
 from blumfeld.wire.api import API_BY_KEY, ApiKey
@@ -457,12 +457,8 @@ class Gate:
         self._say(session, f"{session.kind} failed", reason)
 
     def _delay(self) -> Completion[None]:
-        waited: Completion[None] = Completion()
-        if self.settings.failure_delay_ms <= 0:
-            waited.complete(None)
-        else:
-            self._runtime.call_later(self.settings.failure_delay_ms, lambda: waited.complete(None))
-        return waited
+        delay_ms = self.settings.failure_delay_ms
+        return pause(self._runtime, delay_ms) if delay_ms > 0 else Completion.of(None)
 
     def _held_back(self, session: Session, answer: Message, reason: str) -> Completion[Any]:
         """Answer after the delay, then close."""
