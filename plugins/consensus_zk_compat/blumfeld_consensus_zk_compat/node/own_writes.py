@@ -29,7 +29,7 @@ from blumfeld_consensus_zk_compat.node.image import NodeImage
 from blumfeld_consensus_zk_compat.tree import paths
 from blumfeld_consensus_zk_compat.tree.forms import NoFormError, TreeError, decode_controller
 from blumfeld_consensus_zk_compat.tree.limits import check_fits
-from blumfeld_consensus_zk_compat.tree.merging import NodeChange, node_changes
+from blumfeld_consensus_zk_compat.tree.merging import NodeChange, node_changes, notification
 from blumfeld_consensus_zk_compat.tree.versions import KnownAcls
 
 CONFIG_COMMANDS = frozenset({"AlterConfigsRequest", "IncrementalAlterConfigsRequest"})
@@ -111,7 +111,7 @@ async def _written(
 
 
 async def _make_above(zookeeper: ZooKeeper, change: NodeChange) -> None:
-    for above in (*paths.above(change.path), *paths.above(change.notification.path)):
+    for above in (*paths.above(change.path), *paths.above(notification(change.path).path)):
         with suppress(NodeExistsError):
             await zookeeper.create(above)
 

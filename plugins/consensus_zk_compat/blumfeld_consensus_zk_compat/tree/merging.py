@@ -1,10 +1,10 @@
-"""Records that any node may write, controller or not: the znode that each belongs to, what the znode holds with them,
-and the notification for all brokers. Pure.
+"""Records that any node writes, controller or not, and the mirror of a migration for all: the znode that each belongs
+to, what the znode holds with them, and the notification for all brokers. Pure.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
@@ -33,7 +33,6 @@ from blumfeld_consensus_zk_compat.tree.forms_configs import (
     scram_mechanism,
 )
 from blumfeld_consensus_zk_compat.tree.forms_security import (
-    AclResource,
     acl_id,
     acl_path,
     acl_resource,
@@ -45,15 +44,11 @@ from blumfeld_consensus_zk_compat.tree.forms_security import (
 )
 from blumfeld_consensus_zk_compat.tree.versions import KnownAcls
 
-CONFIG_CHANGE = f"{paths.CONFIG_CHANGES}/config_change_"
-TOKEN_CHANGE = f"{paths.TOKEN_CHANGES}/token_change_"
-
 
 class NodeChange(msgspec.Struct, frozen=True):
     """The records of one znode."""
 
     path: str
-    notification: Create
     records: list[Message] = msgspec.field(default_factory=list)
 
     def merged(self, data: bytes | None) -> bytes | None:
@@ -64,7 +59,7 @@ class NodeChange(msgspec.Struct, frozen=True):
         :raises NoFormError: Kafka 3.9 has no form for a record
         """
         if self.path.startswith(f"{paths.CONFIG}/"):
-            return self._entity({} if data is None else dict(decode_config(self.path, data)))
+            return merged_entity(self.records, {} if data is None else decode_config(self.path, data))
         if self.path.startswith(f"{paths.TOKENS}/"):
             token = self.records[-1]
             return encode_token(token) if isinstance(token, DelegationTokenRecord) else None
@@ -77,30 +72,11 @@ class NodeChange(msgspec.Struct, frozen=True):
         :param version: of the znode as it was read; ``None``: it has none. Somebody else's write in between fails this
             one
         """
+        told = notification(self.path)
         if data is not None:
             write = Create(self.path, data) if version is None else Set(self.path, data, version)
-            return write, self.notification
-        return (self.notification,) if version is None else (Delete(self.path, version), self.notification)
-
-    def _entity(self, values: dict[str, str]) -> bytes:
-        for record in self.records:
-            match record:
-                case ConfigRecord():
-                    key, value = record.name, record.value
-                case ClientQuotaRecord():
-                    key = record.key
-                    value = None if record.remove else quota_text(key, record.value)
-                case UserScramCredentialRecord():
-                    key, value = scram_mechanism(record.mechanism), encode_scram(record)
-                case RemoveUserScramCredentialRecord():
-                    key, value = scram_mechanism(record.mechanism), None
-                case _:
-                    raise AssertionError(record)
-            if value is None:
-                values.pop(key, None)
-            else:
-                values[key] = value
-        return encode_config(values)
+            return write, told
+        return (told,) if version is None else (Delete(self.path, version), told)
 
     def _acls(self, entries: dict[bytes, AccessControlEntryRecord]) -> bytes | None:
         for record in self.records:
@@ -109,6 +85,32 @@ class NodeChange(msgspec.Struct, frozen=True):
             elif isinstance(record, RemoveAccessControlEntryRecord):
                 entries.pop(record.id, None)
         return encode_acls(entries.values()) if entries else None
+
+
+def merged_entity(records: Iterable[Message], before: Mapping[str, str]) -> bytes:
+    """Returns what the znode of an entity holds with these configurations, quotas and credentials.
+
+    :param before: the values that it had
+    """
+    values = dict(before)
+    for record in records:
+        match record:
+            case ConfigRecord():
+                key, value = record.name, record.value
+            case ClientQuotaRecord():
+                key = record.key
+                value = None if record.remove else quota_text(key, record.value)
+            case UserScramCredentialRecord():
+                key, value = scram_mechanism(record.mechanism), encode_scram(record)
+            case RemoveUserScramCredentialRecord():
+                key, value = scram_mechanism(record.mechanism), None
+            case _:
+                raise AssertionError(record)
+        if value is None:
+            values.pop(key, None)
+        else:
+            values[key] = value
+    return encode_config(values)
 
 
 def node_changes(records: Sequence[Message], acls: KnownAcls) -> list[NodeChange]:
@@ -122,37 +124,42 @@ def node_changes(records: Sequence[Message], acls: KnownAcls) -> list[NodeChange
     for record in records:
         if isinstance(record, AccessControlEntryRecord):
             record.id = acl_id(record)
-        change = _place(record, acls)
-        if change is not None:
-            changes.setdefault(change.path, change).records.append(record)
+        path = node_path(record, acls)
+        if path is not None:
+            changes.setdefault(path, NodeChange(path)).records.append(record)
     return list(changes.values())
 
 
-def _place(record: Message, acls: KnownAcls) -> NodeChange | None:
+def node_path(record: Message, acls: KnownAcls) -> str | None:
+    """Returns the znode that a record belongs to; ``None``: it removes an ACL that isn't there.
+
+    :raises NoFormError: a tree has no place for it
+    """
     match record:
         case ConfigRecord():
-            return entity_change(config_entity(record.resource_type, record.resource_name))
+            return paths.config(config_entity(record.resource_type, record.resource_name))
         case ClientQuotaRecord():
-            return entity_change(quota_entity(record.entity))
+            return paths.config(quota_entity(record.entity))
         case UserScramCredentialRecord() | RemoveUserScramCredentialRecord():
-            return entity_change(f"users/{paths.sanitized(record.name)}")
+            scram_mechanism(record.mechanism)
+            return paths.config(f"users/{paths.sanitized(record.name)}")
         case AccessControlEntryRecord():
-            return _of_acls(acl_resource(record))
+            return acl_path(acl_resource(record))
         case RemoveAccessControlEntryRecord():
             resource = acls.resources.get(record.id)
-            return None if resource is None else _of_acls(resource)  # gone meanwhile
+            return None if resource is None else acl_path(resource)  # gone meanwhile
         case DelegationTokenRecord() | RemoveDelegationTokenRecord():
-            told = Create(TOKEN_CHANGE, record.token_id.encode(), sequential=True)
-            return NodeChange(paths.token(record.token_id), told)
+            return paths.token(record.token_id)
     raise NoFormError(f"a ZooKeeper has no place for {type(record).__name__}")
 
 
-def entity_change(entity: str) -> NodeChange:
-    """Returns a change, so far without records, of an entity's configuration, such as ``topics/orders``."""
-    told = Create(CONFIG_CHANGE, encode_config_change(entity), sequential=True)
-    return NodeChange(paths.config(entity), told)
-
-
-def _of_acls(resource: AclResource) -> NodeChange:
-    path, data = encode_acl_change(resource)
-    return NodeChange(acl_path(resource), Create(path, data, sequential=True))
+def notification(path: str) -> Create:
+    """Returns the write that tells all brokers of a change of this znode."""
+    if path.startswith(f"{paths.CONFIG}/"):
+        entity = path.removeprefix(f"{paths.CONFIG}/")
+        at, data = f"{paths.CONFIG_CHANGES}/config_change_", encode_config_change(entity)
+    elif path.startswith(f"{paths.TOKENS}/"):
+        at, data = f"{paths.TOKEN_CHANGES}/token_change_", path.removeprefix(f"{paths.TOKENS}/").encode()
+    else:
+        at, data = encode_acl_change(acl_resource_at(path))
+    return Create(at, data, sequential=True)

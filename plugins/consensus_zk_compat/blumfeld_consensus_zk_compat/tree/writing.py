@@ -19,10 +19,8 @@ from blumfeld.wire.messages.metadata_records import (
     DelegationTokenRecord,
     FeatureLevelRecord,
     ProducerIdsRecord,
-    RemoveAccessControlEntryRecord,
-    RemoveDelegationTokenRecord,
-    RemoveUserScramCredentialRecord,
     UserScramCredentialRecord,
+    ZkMigrationStateRecord,
 )
 from blumfeld.wire.schema import Message
 from blumfeld_consensus_zk_compat.change import Change, PartitionStep
@@ -36,23 +34,19 @@ from blumfeld_consensus_zk_compat.tree.forms import (
 from blumfeld_consensus_zk_compat.tree.forms_configs import (
     config_entity,
     encode_config,
-    encode_config_change,
-    encode_scram,
     quota_entity,
-    quota_text,
     scram_mechanism,
 )
 from blumfeld_consensus_zk_compat.tree.forms_security import (
-    AclResource,
     acl_path,
     acl_resource,
-    encode_acl_change,
+    acl_resource_at,
     encode_acls,
     encode_token,
 )
 from blumfeld_consensus_zk_compat.tree.forms_topics import TopicNode, encode_state, encode_topic, topic_node
 from blumfeld_consensus_zk_compat.tree.image_entities import kept_records
-from blumfeld_consensus_zk_compat.tree.merging import CONFIG_CHANGE, TOKEN_CHANGE
+from blumfeld_consensus_zk_compat.tree.merging import merged_entity, node_path, notification
 from blumfeld_consensus_zk_compat.tree.versions import TreeVersions
 
 Multi = tuple[Operation, ...]
@@ -106,8 +100,8 @@ class TreeWriter:
             units += self._partitions(name, steps, image)
         for resource_type, name in change.configs:
             if resource_type != TOPIC_RESOURCE or name not in created | deleted:
-                entity = config_entity(resource_type, name)
-                units.append(self._config(entity, image.config(resource_type, name)))
+                data = encode_config(image.config(resource_type, name))
+                units.append(self._change(paths.config(config_entity(resource_type, name)), data))
         units += self._records(change.records, image)
         return self._packed(units)
 
@@ -267,18 +261,10 @@ class TreeWriter:
 
     # Everything else
 
-    def _config(self, entity: str, values: Mapping[str, str]) -> Unit:
-        """An entity's configuration, and the notification for all brokers."""
-        return [
-            *self._written(paths.config(entity), encode_config(values)),
-            *self._notification(CONFIG_CHANGE, encode_config_change(entity)),
-        ]
-
     def _records(self, records: Iterable[Message], image: MetadataImage) -> Iterator[Unit]:
         """Each node once, as it is after all records."""
-        entities: dict[str, None] = {}
-        resources: dict[AclResource, None] = {}
-        tokens: dict[str, None] = {}
+        acls = self.versions.acls
+        changed: dict[str, None] = {}
         features = False
         for record in records:
             match record:
@@ -286,55 +272,35 @@ class TreeWriter:
                     yield self._written(paths.PRODUCER_IDS, encode_producer_ids(_block(record)))
                 case FeatureLevelRecord():
                     features = True
-                case ClientQuotaRecord():
-                    entities[quota_entity(record.entity)] = None
-                case UserScramCredentialRecord() | RemoveUserScramCredentialRecord():
-                    scram_mechanism(record.mechanism)
-                    entities[f"users/{paths.sanitized(record.name)}"] = None
-                case AccessControlEntryRecord():
-                    resources[self.versions.acls.set(record)] = None
-                case RemoveAccessControlEntryRecord():
-                    resource = self.versions.acls.remove(record.id)
-                    if resource is not None:
-                        resources[resource] = None
-                case DelegationTokenRecord() | RemoveDelegationTokenRecord():
-                    tokens[record.token_id] = None
+                case ZkMigrationStateRecord():
+                    pass  # of the quorum's log alone: a tree has ``/migration``
+                case _:
+                    path = node_path(record, acls)
+                    acls.note([record])
+                    if path is not None:
+                        changed[path] = None
         if features:
             levels = {name: at for name, at in image.features.items() if name != METADATA_VERSION_FEATURE}
             yield self._written(paths.FEATURE, encode_feature(FeatureNode(levels)))
-        for entity in entities:
-            yield self._config(entity, self._entity_values(entity, image))
-        for resource in resources:
-            yield self._acls(resource)
-        for token_id in tokens:
-            yield self._token(token_id, image)
+        for path in changed:
+            yield self._change(path, self._data(path, image))
 
-    def _entity_values(self, entity: str, image: MetadataImage) -> dict[str, str]:
-        """The configuration of a user, client or address: its credentials and quotas, and what else is in its node."""
-        values = dict(self.versions.others.get(paths.config(entity), {}))
-        for record in kept_records(image, entity).values():
-            match record:
-                case UserScramCredentialRecord():
-                    values[scram_mechanism(record.mechanism)] = encode_scram(record)
-                case ClientQuotaRecord():
-                    values[record.key] = quota_text(record.key, record.value)
-        return values
+    def _change(self, path: str, data: bytes | None) -> Unit:
+        """A node with this content (``None``: without any it goes), and the notification for all brokers."""
+        write = self._removed(path) if data is None else self._written(path, data)
+        told = notification(path)
+        return [*write, *self._above(told.path), told]
 
-    def _acls(self, resource: AclResource) -> Unit:
-        """The node with a resource's ACLs, which goes with the last of them."""
-        path = acl_path(resource)
-        records = self.versions.acls.of_resource.get(resource)
-        write = self._written(path, encode_acls(records.values())) if records else self._removed(path)
-        return [*write, *self._notification(*encode_acl_change(resource))]
-
-    def _token(self, token_id: str, image: MetadataImage) -> Unit:
-        path = paths.token(token_id)
-        token = image.kept.get((KEPT[DelegationTokenRecord].part, token_id))
-        if isinstance(token, DelegationTokenRecord):
-            write = self._written(path, encode_token(token))
-        else:
-            write = self._removed(path)
-        return [*write, *self._notification(TOKEN_CHANGE, token_id.encode())]
+    def _data(self, path: str, image: MetadataImage) -> bytes | None:
+        """The content that a node gets from the image; ``None``: nothing. What else an entity's node has stays."""
+        if path.startswith(f"{paths.CONFIG}/"):
+            kept = kept_records(image, path.removeprefix(f"{paths.CONFIG}/"))
+            return merged_entity(kept.values(), self.versions.others.get(path, {}))
+        if path.startswith(f"{paths.TOKENS}/"):
+            token = image.kept.get((KEPT[DelegationTokenRecord].part, path.removeprefix(f"{paths.TOKENS}/")))
+            return encode_token(token) if isinstance(token, DelegationTokenRecord) else None
+        entries = self.versions.acls.of_resource.get(acl_resource_at(path))
+        return encode_acls(entries.values()) if entries else None
 
     # Operations
 
@@ -347,20 +313,19 @@ class TreeWriter:
 
     def _creation(self, path: str, data: bytes) -> Unit:
         """A node, and those above it that aren't there."""
-        nodes = self.versions.nodes
-        missing = [above for above in paths.above(path) if above not in nodes]
-        nodes.update(dict.fromkeys((*missing, path), 0))
-        return [*map(Create, missing), Create(path, data)]
+        self.versions.nodes[path] = 0
+        return [*self._above(path), Create(path, data)]
 
     def _removed(self, path: str) -> Unit:
         version = self.versions.nodes.pop(path, None)
         return [] if version is None else [Delete(path, version)]
 
-    def _notification(self, path: str, data: bytes) -> Unit:
+    def _above(self, path: str) -> Unit:
+        """The nodes above this one that aren't there."""
         nodes = self.versions.nodes
         missing = [above for above in paths.above(path) if above not in nodes]
         nodes.update(dict.fromkeys(missing, 0))
-        return [*map(Create, missing), Create(path, data, sequential=True)]
+        return [*map(Create, missing)]
 
     def _bytes(self, operations: Unit) -> int:
         """Bytes that these add to a request."""

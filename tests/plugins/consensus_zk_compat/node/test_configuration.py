@@ -24,7 +24,7 @@ from blumfeld_consensus_zk_compat.tree.forms_security import (
     encode_acls,
     encode_token,
 )
-from blumfeld_consensus_zk_compat.tree.merging import entity_change
+from blumfeld_consensus_zk_compat.tree.merging import NodeChange
 from blumfeld_consensus_zk_compat.tree.versions import KnownAcls
 from blumfeld_kit.fakes.runtime import FakeRuntime
 from blumfeld_kit.fakes.zookeeper import SimulatedZooKeeper
@@ -66,7 +66,7 @@ class Follower:
         self.configuration.begin(again=again)
 
     async def write(self, entity: str, values: Mapping[str, str], version: int | None = None) -> None:
-        await self.other.multi(entity_change(entity).operations(encode_config(values), version))
+        await self.other.multi(NodeChange(paths.config(entity)).operations(encode_config(values), version))
 
     async def pause(self, ms: float = 5_000) -> None:
         over: Completion[None] = Completion()

@@ -19,7 +19,7 @@ from blumfeld.wire.messages.metadata_records import (
 from blumfeld_consensus_zk_compat.tree import paths
 from blumfeld_consensus_zk_compat.tree.forms import NoFormError
 from blumfeld_consensus_zk_compat.tree.forms_configs import encode_config
-from blumfeld_consensus_zk_compat.tree.merging import entity_change, node_changes
+from blumfeld_consensus_zk_compat.tree.merging import NodeChange, node_changes, notification
 from blumfeld_consensus_zk_compat.tree.versions import KnownAcls
 from tests.plugins.consensus_zk_compat.tree.tree_session import TreeSession
 
@@ -50,15 +50,15 @@ def test_a_configuration_is_written_by_any_broker_under_its_version() -> None:
     session = TreeSession()
     session.put("/config/topics/t", version=4)
     session.put(paths.CONFIG_CHANGES)
-    session.change(*entity_change("topics/t").operations(encode_config({"a": "1"}), 4))
+    session.change(*NodeChange("/config/topics/t").operations(encode_config({"a": "1"}), 4))
     session.put("/config/brokers")
-    session.change(*entity_change("brokers/1").operations(encode_config({"a": "1"}), None))
+    session.change(*NodeChange("/config/brokers/1").operations(encode_config({"a": "1"}), None))
     assert session.tree.children(paths.CONFIG_CHANGES) == (
         "config_change_0000000000",
         "config_change_0000000001",
     )
     with pytest.raises(BadVersionError):
-        session.change(*entity_change("topics/t").operations(encode_config({"a": "2"}), 4))
+        session.change(*NodeChange("/config/topics/t").operations(encode_config({"a": "2"}), 4))
 
 
 def test_a_users_quotas_and_credentials_are_in_one_znode_beside_what_else_it_has() -> None:
@@ -68,7 +68,7 @@ def test_a_users_quotas_and_credentials_are_in_one_znode_beside_what_else_it_has
     quota = ClientQuotaRecord(entity=USER, key="producer_byte_rate", value=1000.0)
     (change,) = node_changes([credential, quota], KnownAcls())
     assert change.path == "/config/users/u"
-    assert change.notification.data == b'{"version":2,"entity_path":"users/u"}'
+    assert notification(change.path).data == b'{"version":2,"entity_path":"users/u"}'
     data = change.merged(b'{"version":1,"config":{"else":"1"}}')
     assert data is not None
     for part in (b'"else":"1"', b'"producer_byte_rate":"1000"', b'"SCRAM-SHA-256":"salt=cw==,'):
@@ -87,16 +87,18 @@ def test_acls_of_a_resource_are_in_one_znode_that_goes_with_the_last_of_them() -
     literal, prefixed = node_changes(records, acls)
     assert literal.path == "/kafka-acl/Topic/t"
     assert literal.merged(None) == written("User:a", "User:b")
-    assert literal.notification == Create("/kafka-acl-changes/acl_changes_", b"TOPIC:t", sequential=True)
+    assert notification(literal.path) == Create(
+        "/kafka-acl-changes/acl_changes_", b"TOPIC:t", sequential=True
+    )
     assert prefixed.path == "/kafka-acl-extended/prefixed/Topic/t"
     extended = b'{"version":1,"resourceType":"TOPIC","name":"t","patternType":"PREFIXED"}'
-    assert prefixed.notification.data == extended
+    assert notification(prefixed.path).data == extended
     acls.note(records)
     (first,) = node_changes([RemoveAccessControlEntryRecord(id=records[0].id)], acls)
     assert first.merged(written("User:a", "User:k")) == written("User:k"), "others' entries stay"
     assert first.merged(written("User:a")) is None
     assert first.operations(None, 3)[0] == Delete("/kafka-acl/Topic/t", 3)
-    assert first.operations(None, None) == (first.notification,)
+    assert first.operations(None, None) == (notification(first.path),)
 
 
 def test_the_removal_of_an_acl_that_the_image_has_no_more_changes_nothing() -> None:
@@ -106,7 +108,7 @@ def test_the_removal_of_an_acl_that_the_image_has_no_more_changes_nothing() -> N
 def test_a_token_is_a_znode() -> None:
     token = DelegationTokenRecord(token_id="i", owner="User:a", requester="User:a", renewers=[])
     (change,) = node_changes([token], KnownAcls())
-    assert (change.path, change.notification.data) == ("/delegation_token/tokens/i", b"i")
+    assert (change.path, notification(change.path).data) == ("/delegation_token/tokens/i", b"i")
     assert b'"owner":"User%3Aa"' in (change.merged(None) or b"")
     (change,) = node_changes([RemoveDelegationTokenRecord(token_id="i")], KnownAcls())
     assert change.merged(b"whatever") is None
