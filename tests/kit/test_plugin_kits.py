@@ -7,7 +7,7 @@ import pytest
 import blumfeld_kit
 from blumfeld.plugging.errors import ManifestError
 from blumfeld.plugging.registry import ROLES, Registry
-from blumfeld.spi.hooks import NoOptions
+from blumfeld.spi.hooks import Composition, NoOptions
 from blumfeld_kit import AssignorContract, StorageContract, TransportContract
 from blumfeld_kit.fakes import FakeRuntime
 from blumfeld_kit.plugin_kits import NoKit, kits_of
@@ -31,6 +31,20 @@ def test_a_transport_is_made_by_its_hook(name: str) -> None:
 def test_a_storage_that_wraps_another_has_no_kit() -> None:
     with pytest.raises(NoKit, match="needs more of a node than a kit has"):
         kits_of("storage_tiered", "storage", {"store": "s3://bucket/prefix"})
+
+
+def test_a_storage_that_fails_when_it_is_made_is_not_said_to_be_untried(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class Broken:
+        options_class = NoOptions
+
+        def blumfeld_make_storage(self, composition: Composition) -> object:
+            return composition.runtime.files.no_such_method()  # type: ignore[attr-defined]
+
+    monkeypatch.setattr(Registry, "load", lambda *_: Broken)
+    with pytest.raises(AttributeError, match="no_such_method"):
+        kits_of("acme", "storage", {})
 
 
 def test_a_role_without_a_kit_says_why() -> None:
