@@ -22,7 +22,7 @@ from blumfeld_consensus_zk_compat.options import Options, access_of
 from blumfeld_consensus_zk_compat.tree import paths
 from blumfeld_consensus_zk_compat.tree.forms import ControllerNode, MigrationNode, TreeError, decode_migration
 from blumfeld_consensus_zk_compat.tree.loading import Loaded, loaded
-from blumfeld_consensus_zk_compat.zookeeper import KazooMissingError, open_session
+from blumfeld_consensus_zk_compat.zookeeper import open_session
 
 PLUGIN = "consensus_zk_compat"
 DIAL_S = 3.0
@@ -32,7 +32,7 @@ class NotRolledBackError(Exception):
     """The tree can't be given back now."""
 
 
-FAILURES = (ManifestError, TreeError, ZooKeeperError, OSError, KazooMissingError, NotRolledBackError)
+FAILURES = (ManifestError, TreeError, ZooKeeperError, OSError, NotRolledBackError)
 """The errors that end a command with a line."""
 
 

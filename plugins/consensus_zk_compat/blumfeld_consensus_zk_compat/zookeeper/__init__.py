@@ -12,7 +12,6 @@ __all__ = [
     "EXTRA",
     "Access",
     "ConnectString",
-    "KazooMissingError",
     "Tls",
     "client_is_installed",
     "open_session",
@@ -23,10 +22,6 @@ EXTRA = "pip install blumfeld-consensus-zk-compat"
 """The command that brings the client library."""
 
 
-class KazooMissingError(Exception):
-    """The client library isn't installed."""
-
-
 def client_is_installed() -> bool:
     """Return whether :func:`open_session` has what it needs. Imports nothing."""
     return find_spec("kazoo") is not None
@@ -35,13 +30,10 @@ def client_is_installed() -> bool:
 def open_session(runtime: Runtime, access: Access) -> ZooKeeper:
     """Return a session of a real ZooKeeper, which ``connect`` begins. Opens no connection.
 
-    :raises KazooMissingError: says what to install
     :raises OSError: a file of TLS can't be read
     """
     if access.tls is not None:
         access.tls.check_files(runtime.files)
-    try:
-        from blumfeld_consensus_zk_compat.zookeeper.kazoo_session import KazooZooKeeper
-    except ModuleNotFoundError as error:
-        raise KazooMissingError(f"the client of ZooKeeper isn't installed ({error.name}): {EXTRA}") from error
+    from blumfeld_consensus_zk_compat.zookeeper.kazoo_session import KazooZooKeeper
+
     return KazooZooKeeper(runtime, access)

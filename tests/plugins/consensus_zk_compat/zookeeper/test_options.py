@@ -1,8 +1,6 @@
-"""A connect string has servers and a chroot; new nodes get Kafka's access lists; a missing client library says so."""
+"""A connect string has servers and a chroot, and new nodes get Kafka's access lists."""
 
 from __future__ import annotations
-
-import sys
 
 import pytest
 from kazoo.security import Permissions
@@ -11,7 +9,6 @@ from blumfeld.spi.zookeeper import Create, request_bytes
 from blumfeld_consensus_zk_compat.zookeeper import (
     Access,
     ConnectString,
-    KazooMissingError,
     Tls,
     open_session,
     parse_connect,
@@ -89,13 +86,3 @@ def test_the_size_of_a_request_is_counted_as_kazoo_writes_it(secure: bool) -> No
     written = Transaction([KazooCreate(f"/chroot{path}", data, acls.of(path), 0)] * 3).serialize()
     counted = request_bytes([Create(path, data)] * 3, "/chroot", acls.bytes_max)
     assert counted == 8 + len(written)
-
-
-def test_a_missing_client_library_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in [
-        name for name in sys.modules if name.partition(".")[0] == "kazoo" or name.endswith(".kazoo_session")
-    ]:
-        monkeypatch.delitem(sys.modules, name)
-    monkeypatch.setitem(sys.modules, "kazoo", None)
-    with pytest.raises(KazooMissingError, match=r"pip install blumfeld-consensus-zk-compat"):
-        open_session(FakeRuntime(1), Access(servers="127.0.0.1:2181"))
