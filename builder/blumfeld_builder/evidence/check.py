@@ -162,7 +162,7 @@ def _ran(command: Sequence[str], work: str, env: dict[str, str]) -> tuple[int | 
         except subprocess.TimeoutExpired:
             return None, f"no end in {TIMEOUT_S} s"
         finally:
-            with suppress(ProcessLookupError):  # after an interrupt, too, of which its session hears nothing
+            with suppress(ProcessLookupError):  # nothing is left of it
                 os.killpg(kit.pid, signal.SIGKILL)
     errors = [line for line in printed.splitlines() if line.startswith("ERROR")]
     # The evidence of equal builds is equal, and this folder has another name each time.
