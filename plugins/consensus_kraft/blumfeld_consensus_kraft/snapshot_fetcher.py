@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 
 from blumfeld.metadata.image.checkpoint import CheckpointId
 from blumfeld.metadata.image.sections import NO_SECTIONS, SectionKinds
 from blumfeld.spi.completion import Completion
-from blumfeld.spi.runtime import Runtime
+from blumfeld.spi.runtime import Runtime, pause
 from blumfeld.wire.errors import BrokerError
 from blumfeld.wire.messages.fetch_snapshot import FetchSnapshotResponse
 from blumfeld.wire.schema import Message
@@ -124,9 +123,7 @@ class SnapshotFetcher:
                 lost += 1
                 if lost == LOST_MAX or number != self._number:
                     raise
-                pause: Completion[None] = Completion()
-                self._runtime.call_later(RETRY_MS, partial(pause.complete, None))
-                await pause
+                await pause(self._runtime, RETRY_MS)
             else:
                 assert isinstance(response, FetchSnapshotResponse)
                 return response
