@@ -7,13 +7,23 @@ from collections.abc import Callable, Sequence
 from blumfeld.metadata.image.cluster_image import MetadataImage
 from blumfeld.spi.cluster import GROUP_RESOURCE, PartitionImage, TopicImage
 from blumfeld.wire.errors import BrokerError, ErrorCode
-from blumfeld.wire.messages.metadata_records import ConfigRecord, PartitionRecord, TopicRecord
+from blumfeld.wire.messages.metadata_records import (
+    AccessControlEntryRecord,
+    ClientQuotaRecord,
+    ConfigRecord,
+    PartitionRecord,
+    TopicRecord,
+    UserScramCredentialRecord,
+)
 from blumfeld.wire.schema import Message
 from blumfeld_consensus_zk_compat.tree.forms import NoFormError
-from blumfeld_consensus_zk_compat.tree.writing import check_form
+from blumfeld_consensus_zk_compat.tree.merging import NodeChange, node_path
+from blumfeld_consensus_zk_compat.tree.versions import KnownAcls
 
 FITS_ALWAYS = 1_000
 """Partitions of a topic whose assignment fits one node for certain."""
+SECURITY_RECORDS = (AccessControlEntryRecord, ClientQuotaRecord, UserScramCredentialRecord)
+"""Records that Kafka 3.9 may have no form for."""
 
 
 def check_fits(records: Sequence[Message], image: MetadataImage, fits: Callable[[TopicImage], bool]) -> None:
@@ -32,7 +42,8 @@ def check_fits(records: Sequence[Message], image: MetadataImage, fits: Callable[
                 "a ZooKeeper keeps no configuration of groups: Kafka 3.9 has none there",
             )
         try:
-            check_form(record)
+            if isinstance(record, SECURITY_RECORDS) and (path := node_path(record, KnownAcls())) is not None:
+                NodeChange(path, [record]).merged(None)
         except NoFormError as error:
             raise BrokerError(ErrorCode.INVALID_REQUEST, str(error)) from None
         if isinstance(record, TopicRecord):

@@ -14,12 +14,9 @@ from blumfeld.metadata.image.kept import KEPT
 from blumfeld.spi.cluster import TOPIC_RESOURCE, PartitionImage, TopicImage
 from blumfeld.spi.zookeeper import Check, Create, Delete, Operation, Set, request_bytes
 from blumfeld.wire.messages.metadata_records import (
-    AccessControlEntryRecord,
-    ClientQuotaRecord,
     DelegationTokenRecord,
     FeatureLevelRecord,
     ProducerIdsRecord,
-    UserScramCredentialRecord,
     ZkMigrationStateRecord,
 )
 from blumfeld.wire.schema import Message
@@ -34,12 +31,8 @@ from blumfeld_consensus_zk_compat.tree.forms import (
 from blumfeld_consensus_zk_compat.tree.forms_configs import (
     config_entity,
     encode_config,
-    quota_entity,
-    scram_mechanism,
 )
 from blumfeld_consensus_zk_compat.tree.forms_security import (
-    acl_path,
-    acl_resource,
     acl_resource_at,
     encode_acls,
     encode_token,
@@ -346,21 +339,6 @@ class TreeWriter:
         if part:
             packed.append((self._check, *part))
         return packed
-
-
-def check_form(record: Message) -> None:
-    """Check that a tree has a place and a form for what a record sets.
-
-    :raises NoFormError: it has none
-    """
-    match record:
-        case AccessControlEntryRecord():
-            acl_path(acl_resource(record))
-            encode_acls([record])
-        case UserScramCredentialRecord():
-            scram_mechanism(record.mechanism)
-        case ClientQuotaRecord():
-            quota_entity(record.entity)
 
 
 def _block(record: ProducerIdsRecord) -> ProducerIdsNode:
