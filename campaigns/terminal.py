@@ -5,7 +5,9 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Sequence
+from contextlib import ExitStack
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from rich.console import Console
 from rich.markup import escape
@@ -26,6 +28,13 @@ def add_node_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--set", action="append", default=[], metavar="SECTION.KEY=VALUE", help=laid)
     parser.add_argument("--folder", type=Path, help="data and logs of all nodes; it must be new, and is kept")
     parser.add_argument("--out", type=Path, help="result file, JSON")
+
+
+def folder_of(campaign: str, given: argparse.Namespace, stack: ExitStack) -> Path:
+    """Return the folder of all nodes: the one that ``--folder`` names, or one that goes with the stack."""
+    folder = given.folder or Path(stack.enter_context(TemporaryDirectory(prefix=f"blumfeld-{campaign}-")))
+    folder.mkdir(parents=True, exist_ok=True)
+    return Path(folder).resolve()
 
 
 def print_wrong(console: Console, wrong: Sequence[str]) -> None:

@@ -7,7 +7,6 @@ import contextlib
 import itertools
 import os
 import sys
-import tempfile
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
@@ -63,7 +62,7 @@ from campaigns.cluster.rounds import DATA, Run, Settings
 from campaigns.cluster.storm import FACULTIES, Wave, waves
 from campaigns.figures import save
 from campaigns.references import PEER_VARIABLE
-from campaigns.terminal import add_node_options, console_of, print_wrong, refused
+from campaigns.terminal import add_node_options, console_of, folder_of, print_wrong, refused
 from campaigns.zookeeper_server import (
     SESSION_TIMEOUT_MS,
     zookeeper_settings,
@@ -97,9 +96,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             wires = stack.enter_context(Namespaces(ends)) if needs.wires else None
         except ClusterError as error:
             return refused("cluster-faults", error)
-        folder = given.folder or Path(
-            stack.enter_context(tempfile.TemporaryDirectory(prefix="blumfeld-cluster-"))
-        )
+        folder = folder_of("cluster", given, stack)
         try:
             ensemble = None
             if given.zookeeper:

@@ -9,22 +9,14 @@ from __future__ import annotations
 import argparse
 import subprocess
 import sys
-import tempfile
-import time
-from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
-
-from confluent_kafka import KafkaException
-from confluent_kafka.admin import AdminClient
-from rich.markup import escape
 
 from blumfeld.cli.manifest import BAD_MANIFEST
 from blumfeld.cli.plan.errors import NoPlanError
 from blumfeld.cli.plan.running import plan_of_broker
 from blumfeld.testing.cluster import LOOPBACK, node_places
-from blumfeld.testing.process import STOP_TIMEOUT_S, NodeError
+from blumfeld.testing.process import STOP_TIMEOUT_S
 from blumfeld.wire.errors import ErrorCode
 from blumfeld.wire.messages.update_features import (
     FeatureUpdateKey,
@@ -32,70 +24,54 @@ from blumfeld.wire.messages.update_features import (
     UpdateFeaturesResponse,
 )
 from blumfeld_kit.cluster import Cluster, Node, build_commands
-from campaigns.clients.load.groups import Groups
-from campaigns.clients.load.load import TOPIC, Load, NoLoadError
-from campaigns.clients.load.producers import LIBRDKAFKA
-from campaigns.cluster.phases import Phases, Report
+from campaigns.clients.access import Access
+from campaigns.cluster.story import Step, Story, run_campaign
 from campaigns.cluster.two_builds import FEATURE, Build, two_builds
-from campaigns.cluster.wholeness import await_whole
-from campaigns.figures import save
-from campaigns.terminal import console_of, print_wrong, refused
 
 NODES = 3
-PARTITIONS = 6
-OWNED_S = 60.0
 UPDATE_VERSION = 1
 REFUSAL = f"the feature {FEATURE} at level 2, where this build knows 0 to 1"
 
 
-class Story:
-    """The nodes of one run, and their clients."""
+class BuildStory(Story[Node]):
+    """Nodes that are made of one of two builds."""
 
     def __init__(self, folder: Path, rate_per_s: float) -> None:
         self.old, self.new = two_builds(folder)
-        places = node_places([LOOPBACK] * NODES)
-        self.cluster = Cluster(build_commands(), places, folder)
-        self.load = Load(self.cluster.addresses, PARTITIONS, rate_per_s)
-        self.groups = Groups(self.cluster.addresses, TOPIC, PARTITIONS)
+        cluster = Cluster(build_commands(), node_places([LOOPBACK] * NODES), folder)
+        super().__init__(cluster.nodes, Access(cluster.addresses), rate_per_s)
 
-    def admin(self) -> Any:
-        """Return an admin client."""
-        return AdminClient({**LIBRDKAFKA, "bootstrap.servers": self.cluster.addresses})
+    def steps(self) -> Sequence[Step]:
+        """From one build to the other, back, and over again; then a feature is raised."""
+        return (
+            ("from build A to build B", lambda: self.roll(self.new)),
+            ("back to build A", lambda: self.roll(self.old)),
+            ("two nodes of build B: the feature can't be raised", self.raise_too_early),
+            ("the third node", lambda: self.renew(self.nodes[-1], self.new)),
+            ("the feature is raised", self.raise_at_last),
+            ("build A refuses the directories", self.go_back_too_late),
+        )
 
     def make_of(self, node: Node, build: Build) -> None:
         """Let the next start of a node be one of this build."""
-        places = [each.place for each in self.cluster.nodes]
+        places = [each.place for each in self.nodes]
         node.command = tuple(build.command(node.place, places, node.folder))
 
     def start(self) -> None:
         """Start the nodes with the first build, and put them under load."""
-        for node in self.cluster.nodes:
+        for node in self.nodes:
             self.make_of(node, self.old)
-        self.cluster.start()
-        self.load.make_topic(NODES, {"min.insync.replicas": "2"})
-        self.await_whole("the start")
-        self.load.start()
-        self.groups.start()
-        if max(self.groups.await_owned(OWNED_S).values()) >= OWNED_S:
-            self.load.wrong.append(f"the start: partitions without an owner: {self.groups.describe()}")
-
-    def await_whole(self, words: str) -> None:
-        """As :func:`campaigns.cluster.wholeness.await_whole`."""
-        await_whole(self.admin, NODES, self.load, words)
+        super().start()
 
     def roll(self, build: Build) -> None:
         """Restart one node after the other with a build, each when the cluster is whole again."""
-        for node in self.cluster.nodes:
+        for node in self.nodes:
             self.renew(node, build)
 
     def renew(self, node: Node, build: Build) -> None:
         """Restart a node with a build, and hear from itself what it is made of."""
-        status = node.stop()
-        if status:
-            self.load.wrong.append(f"{node.name} ended with status {status}")
         self.make_of(node, build)
-        node.start()
-        self.await_whole(f"{node.name} of build {build.name}")
+        self.restart(node, f"of build {build.name}")
         self.check_plan(node, build)
 
     def check_plan(self, node: Node, build: Build) -> None:
@@ -116,12 +92,12 @@ class Story:
             feature=FEATURE, max_version_level=self.new.level, upgrade_type=UPDATE_VERSION
         )
         request = UpdateFeaturesRequest(feature_updates=[update], timeout_ms=10_000)
-        with self.cluster.nodes[0].connect(15.0) as connection:
+        with self.nodes[0].connect(15.0) as connection:
             return int(connection.ask(request, UpdateFeaturesResponse, 1).error_code)
 
     def raise_too_early(self) -> None:
         """Roll but one node, and try to raise the feature: the last node doesn't know the level."""
-        first, second, _ = self.cluster.nodes
+        first, second, _ = self.nodes
         for node in (first, second):
             self.renew(node, self.new)
         code = self.raise_feature()
@@ -136,7 +112,7 @@ class Story:
 
     def go_back_too_late(self) -> None:
         """Start a node with the first build: it must refuse. Then start it with the second one."""
-        node = self.cluster.nodes[-1]
+        node = self.nodes[-1]
         node.stop()
         self.make_of(node, self.old)
         node.launch()
@@ -152,27 +128,6 @@ class Story:
         self.await_whole("build B after build A was refused")
 
 
-def run(story: Story, say: Callable[[str], None]) -> Report:
-    """Run all phases, and make the account."""
-    phases = Phases(story.load, say)
-    is_whole = False
-    try:
-        story.start()
-        time.sleep(3)
-        phases.run("from build A to build B", lambda: story.roll(story.new))
-        phases.run("back to build A", lambda: story.roll(story.old))
-        phases.run("two nodes of build B: the feature can't be raised", story.raise_too_early)
-        phases.run("the third node", lambda: story.renew(story.cluster.nodes[-1], story.new))
-        phases.run("the feature is raised", story.raise_at_last)
-        phases.run("build A refuses the directories", story.go_back_too_late)
-        is_whole = True
-    except (NodeError, KafkaException, OSError) as error:
-        story.load.wrong.append(repr(error))
-    finally:
-        phases.finish(story.groups, is_whole=is_whole)
-    return phases.report()
-
-
 def main(arguments: Sequence[str] | None = None) -> int:
     """Return 0 if every promise was kept, 1 if not, 2 for wrong input."""
     parser = argparse.ArgumentParser(prog="python -m campaigns build-roll", description=__doc__)
@@ -180,21 +135,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--folder", type=Path, help="data and logs of all nodes; it must be new, and is kept")
     parser.add_argument("--out", type=Path, help="result file, JSON")
     given = parser.parse_args(arguments)
-    console = console_of()
-    with ExitStack() as stack:
-        made = tempfile.TemporaryDirectory(prefix="blumfeld-build-roll-")
-        folder = given.folder or Path(stack.enter_context(made))
-        folder.mkdir(parents=True, exist_ok=True)
-        story = Story(folder.resolve(), given.rate)
-        stack.callback(story.cluster.stop)
-        try:
-            report = run(story, lambda line: console.print(escape(line)))
-        except NoLoadError as error:
-            return refused("build-roll", error)
-    console.print(report.told)
-    print_wrong(console, report.wrong)
-    save(given.out, report)
-    return 0 if report.is_good else 1
+    return run_campaign("build-roll", given, lambda folder: BuildStory(folder, given.rate))
 
 
 if __name__ == "__main__":

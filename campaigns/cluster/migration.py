@@ -11,12 +11,10 @@ import contextlib
 import shutil
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from rich.console import Console
 from rich.markup import escape
 
 from blumfeld.testing.cluster import BROKER, CONTROLLER, LOOPBACK, Roles, filled, node_places
@@ -24,10 +22,9 @@ from blumfeld.testing.process import NodeError, start_together
 from blumfeld_kit.cluster import Cluster, Node, build_commands
 from campaigns.clients.load.load import TOPIC, Load, NoLoadError
 from campaigns.cluster.observer import Observer
-from campaigns.cluster.phases import Phases, Report
+from campaigns.cluster.phases import Phases, Report, tell
 from campaigns.cluster.rounds import DATA
-from campaigns.figures import save
-from campaigns.terminal import add_node_options, console_of, print_wrong, refused
+from campaigns.terminal import add_node_options, console_of, folder_of, refused
 from campaigns.waits import await_true
 from campaigns.zookeeper_server import (
     CHROOT,
@@ -210,11 +207,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--rate", type=float, default=300.0, help="records a second")
     add_node_options(parser)
     given = parser.parse_args(arguments)
-    console: Console = console_of()
+    console = console_of()
     with contextlib.ExitStack() as stack:
-        made = tempfile.TemporaryDirectory(prefix="blumfeld-migration-")
-        folder = given.folder or Path(stack.enter_context(made))
-        folder.mkdir(parents=True, exist_ok=True)
+        folder = folder_of("zookeeper-migration", given, stack)
         try:
             servers = zookeeper_ensemble(folder / "zookeeper")
             addresses = stack.enter_context(running(servers))
@@ -227,10 +222,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             return refused("zookeeper-migration", error)
         finally:
             story.cluster.stop()
-    console.print(report.told)
-    print_wrong(console, report.wrong)
-    save(given.out, report)
-    return 0 if report.is_good else 1
+    return tell(console, report, given.out)
 
 
 if __name__ == "__main__":

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 import attrs
+from rich.console import Console
 
 from campaigns.clients.load.groups import Groups
 from campaigns.clients.load.load import Load
 from campaigns.clients.load.log_contents import UnreadableError
 from campaigns.cluster.gaps import gap_of
+from campaigns.figures import save
+from campaigns.terminal import print_wrong
 
 SETTLE_S = 2.0
 """Seconds of load behind a phase: its last gap ends in them."""
@@ -104,3 +108,11 @@ class Phases:
             disordered=account.disordered,
             wrong=tuple(self._load.wrong[:WRONG_MAX]),
         )
+
+
+def tell(console: Console, report: Report, out: Path | None) -> int:
+    """Print the account and what is wrong, and save all of it. Return 0 if every promise was kept, else 1."""
+    console.print(report.told)
+    print_wrong(console, report.wrong)
+    save(out, report)
+    return 0 if report.is_good else 1

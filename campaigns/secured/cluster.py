@@ -7,9 +7,10 @@ comes in there, is a super user, as the nodes are.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from importlib import import_module
 from pathlib import Path
 from typing import Any
+
+from confluent_kafka.admin import AdminClient
 
 from blumfeld.testing.process import start_together
 from blumfeld_kit.cluster import end_together
@@ -26,10 +27,12 @@ from campaigns.secured.identities import (
     make_users,
 )
 from campaigns.secured.nodes import Face, bootstrap, secured_nodes, write_manifest
+from campaigns.secured.rights import give_credentials, give_rights
 
 BETWEEN = "SCRAM-SHA-512"
 """The mechanism between brokers. Controllers talk before there is metadata: they use PLAIN."""
-MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", TOKEN)
+SCRAMS = ("SCRAM-SHA-256", "SCRAM-SHA-512")
+MECHANISMS = ("PLAIN", *SCRAMS, TOKEN)
 SASL = ("SASL_PLAINTEXT", "SASL_SSL")
 LISTENERS = {"TLS": "SSL", "MUTUAL": "SSL", "CLEAR": "SASL_PLAINTEXT", "BOTH": "SASL_SSL"}
 """Listeners of clients, with their protocols."""
@@ -42,7 +45,6 @@ FACES = (
     Face("BROKERS", "SASL_SSL", inter_broker=True),
     Face("CONTROLLERS", "SASL_SSL", "controller"),
 )
-ASK_S = 30.0
 
 
 class SecuredCluster:
@@ -82,28 +84,10 @@ class SecuredCluster:
         :raises NodeError: a node did not start
         """
         start_together(self.nodes, self.nodes)
-        client: Any = import_module("confluent_kafka.admin")
-        admin = client.AdminClient({"bootstrap.servers": self.bootstrap, "log_level": 2})
-        for user in (USER, STRANGER, NODE):
-            for mechanism in (client.ScramMechanism.SCRAM_SHA_256, client.ScramMechanism.SCRAM_SHA_512):
-                info = client.ScramCredentialInfo(mechanism, 4096)
-                wanted = client.UserScramCredentialUpsertion(user, info, PASSWORD.encode())
-                for answer in admin.alter_user_scram_credentials([wanted]).values():
-                    answer.result(ASK_S)
-        acls = [] if self._everyone else [self._right(client, *names) for names in RIGHTS]
-        for answer in admin.create_acls(acls, request_timeout=ASK_S).values() if acls else ():
-            answer.result(ASK_S)
-
-    def _right(self, client: Any, kind: str, name: str, operation: str) -> Any:
-        return client.AclBinding(
-            client.ResourceType[kind],
-            name,
-            client.ResourcePatternType.LITERAL,
-            f"User:{USER}",
-            "*",
-            client.AclOperation[operation],
-            client.AclPermissionType.ALLOW,
-        )
+        admin = AdminClient({"bootstrap.servers": self.bootstrap, "log_level": 2})
+        give_credentials(admin, (USER, STRANGER, NODE), SCRAMS)
+        if not self._everyone:
+            give_rights(admin, USER, RIGHTS)
 
     def stop(self) -> None:
         """End all nodes."""

@@ -11,51 +11,35 @@ import os
 import socket
 import ssl
 import sys
-import tempfile
-import time
-from collections.abc import Callable, Sequence
-from contextlib import ExitStack, suppress
+from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import attrs
-from confluent_kafka import KafkaException, Producer
+from confluent_kafka import Producer
 from confluent_kafka.admin import (  # type: ignore[attr-defined]
-    AclBinding,
-    AclOperation,
-    AclPermissionType,
-    AdminClient,
     AlterConfigOpType,
     ConfigEntry,
     ConfigResource,
-    ResourcePatternType,
     ResourceType,
-    ScramCredentialInfo,
-    ScramMechanism,
-    UserScramCredentialUpsertion,
 )
-from rich.markup import escape
+from cryptography import x509
 
 from blumfeld.testing.cluster import LOOPBACK
-from blumfeld.testing.process import NodeError, start_together
-from blumfeld_kit.cluster import end_together
 from campaigns.certificates import Authority, private
 from campaigns.clients.access import Access
-from campaigns.clients.load.groups import Groups
-from campaigns.clients.load.load import TOPIC, Load, NoLoadError
+from campaigns.clients.load.load import TOPIC
 from campaigns.clients.load.producers import LIBRDKAFKA, Librdkafka
-from campaigns.cluster.phases import Phases, Report
-from campaigns.cluster.wholeness import ASK_S, WHOLE_S, await_whole
-from campaigns.figures import save
+from campaigns.cluster.story import ASK_S, WHOLE_S, Step, Story, run_campaign
 from campaigns.secured.identities import NODE, PASSWORD, STRANGER, USER, make_users
 from campaigns.secured.nodes import Face, SecuredNode, bootstrap, secured_nodes, write_manifest
-from campaigns.terminal import add_node_options, console_of, print_wrong, refused
+from campaigns.secured.rights import give_credentials, give_rights
+from campaigns.terminal import add_node_options
 from campaigns.waits import await_true
 
 NODES = 3
-PARTITIONS = 6
-OWNED_S = 60.0
 OPEN, CONTROLLER, SECURE, CONTROLLER_SECURE = "OPEN", "CONTROLLER", "SECURE", "CONTROLLER_SECURE"
 SCRAM = "SCRAM-SHA-512"
 TAKEN = "TLS changed"
@@ -99,24 +83,42 @@ ACLS_ADDED = attrs.evolve(CLOSED, acls="open")
 ACLS_DECIDE = attrs.evolve(CLOSED, acls="strict")
 
 
-class Story:
-    """The nodes of one run, their files, their clients."""
+class SecureStory(Story[SecuredNode]):
+    """Nodes that become secure, and their files."""
 
     def __init__(
         self, folder: Path, rate_per_s: float, laid: Sequence[str], *, dynamic: bool = False
     ) -> None:
         self.folder = folder
         self.dynamic = dynamic
-        self.nodes = secured_nodes(NODES, folder, (OPEN, CONTROLLER, SECURE, CONTROLLER_SECURE), laid)
+        nodes = secured_nodes(NODES, folder, (OPEN, CONTROLLER, SECURE, CONTROLLER_SECURE), laid)
+        self.access = Access(bootstrap(nodes, OPEN))
+        super().__init__(nodes, self.access, rate_per_s, self._producer)
         self.signer = Authority("signer 1")
         make_users(folder)
         for node in self.nodes:
             self.give_certificate(node, self.signer)
             self.trust(node, self.signer)
         self.stage = PLAIN
-        self.access = self.admin_access = Access(bootstrap(self.nodes, OPEN))
-        self.load = Load(self.access.bootstrap, PARTITIONS, rate_per_s, make_producer=self._producer)
-        self.groups = Groups(self.access.bootstrap, TOPIC, PARTITIONS)
+
+    def steps(self) -> Sequence[Step]:
+        """From plain text to SASL_SSL and ACLs, then other certificates."""
+        old, new = self.signer, Authority("signer 2")
+        return (
+            ("new listeners beside the old", lambda: self.roll(BESIDE)),
+            ("credentials of SCRAM", self.add_credentials),
+            ("brokers dial each other by SASL_SSL", lambda: self.roll(BROKERS_MOVED)),
+            ("controllers are dialled by SASL_SSL", lambda: self.roll(CONTROLLERS_MOVED)),
+            ("clients move", lambda: self.move_clients(old)),
+            ("old listeners gone", self.close_open_listeners),
+            ("ACLs on, none yet", self.add_acls),
+            ("ACLs decide", self.let_acls_decide),
+            ("another signer is trusted, too", lambda: self.add_signer(new)),
+            ("clients trust it, too", lambda: self.move_clients(old, new)),
+            ("certificates of the other signer, by file", lambda: self.change_files(new)),
+            ("the old signer is trusted no more", lambda: self.drop_signer(new)),
+            ("certificates by kafka-configs", self.change_keys),
+        )
 
     def _producer(self, *arguments: Any) -> Librdkafka:
         self.producer = Librdkafka(*arguments)
@@ -174,50 +176,18 @@ class Story:
             self.write(node)
             if self.dynamic:
                 node.format("--initial-controllers", voters)
-        start_together(self.nodes, ())
-        self.load.make_topic(NODES, {"min.insync.replicas": "2"})
-        self.await_whole("the start")
-        self.load.start()
-        self.groups.start()
-        self.await_owned("the start")
+        super().start()
 
     def roll(self, stage: Stage) -> None:
         """Restart one node after the other with what a stage has, each when the cluster is whole again."""
         self.stage = stage
         for node in self.nodes:
             self.write(node)
-            self.restart(node)
-
-    def restart(self, node: SecuredNode) -> None:
-        """Stop a node in good order, start it, and wait until the cluster is whole."""
-        status = node.stop()
-        if status:
-            self.load.wrong.append(f"{node.name} ended with status {status}")
-        node.start()
-        self.await_whole(f"{node.name} of {self.stage}")
-
-    def await_whole(self, words: str) -> None:
-        """Wait until every broker is there and every replica in sync, and each partition takes records."""
-        await_whole(self.admin, NODES, self.load, words)
-
-    def await_owned(self, words: str) -> None:
-        """Wait until each partition has an owner in each group."""
-        if max(self.groups.await_owned(OWNED_S).values()) >= OWNED_S:
-            self.load.wrong.append(f"{words}: partitions without an owner: {self.groups.describe()}")
-
-    def admin(self, access: Access | None = None) -> Any:
-        """Return an admin client that logs in as the nodes do."""
-        given = self.admin_access if access is None else access
-        return AdminClient({**LIBRDKAFKA, **given.librdkafka(), "bootstrap.servers": given.bootstrap})
+            self.restart(node, f"of {stage}")
 
     def add_credentials(self) -> None:
         """Give the nodes and the users credentials of SCRAM, by a listener in plain text yet."""
-        admin = self.admin()
-        info = ScramCredentialInfo(ScramMechanism.SCRAM_SHA_512, 4096)
-        for user in (NODE, USER, STRANGER):
-            wanted = [UserScramCredentialUpsertion(user, info, PASSWORD.encode())]
-            for answer in admin.alter_user_scram_credentials(wanted).values():
-                answer.result(ASK_S)
+        give_credentials(self.admin(), (NODE, USER, STRANGER), [SCRAM])
 
     def move_clients(self, *signers: Authority) -> None:
         """Start the clients anew: they log in by SCRAM within TLS, and trust these signers."""
@@ -231,8 +201,7 @@ class Story:
         self.producer.move(at, **self.access.librdkafka())
         self.groups.renew(at)
         self.await_owned("clients that log in")
-        if not self.load.await_acks(time.monotonic(), WHOLE_S):
-            self.load.wrong.append("clients that log in: a partition takes no records")
+        self.await_acks("clients that log in")
 
     def close_open_listeners(self) -> None:
         """Roll without the listeners in plain text."""
@@ -245,26 +214,8 @@ class Story:
     def add_acls(self) -> None:
         """Turn ACLs on where none yet means everybody, and give the user its rights."""
         self.roll(ACLS_ADDED)
-        rights = [
-            (ResourceType.TOPIC, TOPIC, AclOperation.WRITE),
-            (ResourceType.TOPIC, TOPIC, AclOperation.READ),
-            *((ResourceType.GROUP, group.name, AclOperation.READ) for group in self.groups.all),
-        ]
-        acls = [
-            AclBinding(
-                kind,
-                name,
-                ResourcePatternType.LITERAL,
-                f"User:{USER}",
-                "*",
-                operation,
-                AclPermissionType.ALLOW,
-            )
-            for kind, name, operation in rights
-        ]
-        admin = self.admin()  # its answers come only while it lives
-        for answer in admin.create_acls(acls, request_timeout=ASK_S).values():
-            answer.result(ASK_S)
+        groups = [("GROUP", group.name, "READ") for group in self.groups.all]
+        give_rights(self.admin(), USER, [("TOPIC", TOPIC, "WRITE"), ("TOPIC", TOPIC, "READ"), *groups])
 
     def let_acls_decide(self) -> None:
         """Refuse what no ACL allows. A user without rights gets nowhere."""
@@ -300,7 +251,7 @@ class Story:
         for node in self.nodes:
             self.await_taken(node, signer)
         self.signer = signer
-        self.restart(self.nodes[0])
+        self.restart(self.nodes[0], "without the old signer")
 
     def change_keys(self) -> None:
         """Name another file of a certificate by a key of the listener, as kafka-configs does."""
@@ -315,7 +266,7 @@ class Story:
             for answer in admin.incremental_alter_configs([resource]).values():
                 answer.result(ASK_S)
             self.await_serial(node, SECURE, serial)
-        self.restart(self.nodes[1])
+        self.restart(self.nodes[1], "with another certificate by a key")
 
     def await_taken(self, node: SecuredNode, *signers: Authority) -> None:
         """Write the signers that a node trusts, and wait until it says of both its listeners that it has them."""
@@ -329,10 +280,6 @@ class Story:
         if not await_true(lambda: serial_at(node, listener) == serial, WHOLE_S, 0.5):
             self.load.wrong.append(f"{node.name} doesn't show its new certificate at {listener}")
 
-    def stop(self) -> None:
-        """End all nodes."""
-        end_together(self.nodes)
-
 
 def _directory_id(node: SecuredNode) -> str:
     """Return an id in Kafka's form: 16 bytes in base64."""
@@ -341,47 +288,10 @@ def _directory_id(node: SecuredNode) -> str:
 
 def serial_at(node: SecuredNode, listener: str) -> int:
     """Return the serial number of the certificate that a listener shows; 0 if it shows none."""
-    from cryptography import x509
-
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
-    with (
-        suppress(OSError),
-        socket.create_connection((LOOPBACK, node.ports[listener]), ASK_S) as plain,
-        context.wrap_socket(plain) as encrypted,
-    ):
-        shown = encrypted.getpeercert(binary_form=True)
-        return x509.load_der_x509_certificate(shown).serial_number if shown else 0
+    with suppress(OSError):
+        shown = ssl.get_server_certificate((LOOPBACK, node.ports[listener]), timeout=ASK_S)
+        return x509.load_pem_x509_certificate(shown.encode()).serial_number
     return 0
-
-
-def run(story: Story, say: Callable[[str], None]) -> Report:
-    """Run all phases, and make the account."""
-    phases = Phases(story.load, say)
-    is_whole = False
-    old, new = story.signer, Authority("signer 2")
-    try:
-        story.start()
-        time.sleep(5)
-        phases.run("new listeners beside the old", lambda: story.roll(BESIDE))
-        phases.run("credentials of SCRAM", story.add_credentials)
-        phases.run("brokers dial each other by SASL_SSL", lambda: story.roll(BROKERS_MOVED))
-        phases.run("controllers are dialled by SASL_SSL", lambda: story.roll(CONTROLLERS_MOVED))
-        phases.run("clients move", lambda: story.move_clients(old))
-        phases.run("old listeners gone", story.close_open_listeners)
-        phases.run("ACLs on, none yet", story.add_acls)
-        phases.run("ACLs decide", story.let_acls_decide)
-        phases.run("another signer is trusted, too", lambda: story.add_signer(new))
-        phases.run("clients trust it, too", lambda: story.move_clients(old, new))
-        phases.run("certificates of the other signer, by file", lambda: story.change_files(new))
-        phases.run("the old signer is trusted no more", lambda: story.drop_signer(new))
-        phases.run("certificates by kafka-configs", story.change_keys)
-        is_whole = True
-    except (NodeError, KafkaException) as error:
-        story.load.wrong.append(repr(error))
-    finally:
-        phases.finish(story.groups, is_whole=is_whole)
-    return phases.report()
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -393,21 +303,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     add_node_options(parser)
     given = parser.parse_args(arguments)
-    console = console_of()
-    with ExitStack() as stack:
-        made = tempfile.TemporaryDirectory(prefix="blumfeld-secure-rolling-")
-        folder = given.folder or Path(stack.enter_context(made))
-        folder.mkdir(parents=True, exist_ok=True)
-        story = Story(folder.resolve(), given.rate, given.set, dynamic=given.dynamic)
-        stack.callback(story.stop)
-        try:
-            report = run(story, lambda line: console.print(escape(line)))
-        except NoLoadError as error:
-            return refused("secure-rolling", error)
-    console.print(report.told)
-    print_wrong(console, report.wrong)
-    save(given.out, report)
-    return 0 if report.is_good else 1
+
+    def make_story(folder: Path) -> SecureStory:
+        return SecureStory(folder, given.rate, given.set, dynamic=given.dynamic)
+
+    return run_campaign("secure-rolling", given, make_story)
 
 
 if __name__ == "__main__":

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
@@ -23,7 +22,7 @@ from campaigns.figures import save
 from campaigns.secured.cluster import WAYS, SecuredCluster
 from campaigns.secured.identities import NODE
 from campaigns.suites.outcomes import SKIPPED, Outcome, Report, failed_tests, lines_of, table_of
-from campaigns.terminal import add_node_options, console_of
+from campaigns.terminal import add_node_options, console_of, folder_of
 
 ACLS = "acls"
 RUNNING = "running"
@@ -98,10 +97,7 @@ def run_suite(suite: Suite, given: argparse.Namespace) -> int:
     console = console_of()
     reports: list[Report] = []
     with contextlib.ExitStack() as stack:
-        folder = given.folder or Path(
-            stack.enter_context(tempfile.TemporaryDirectory(prefix="blumfeld-suite-"))
-        )
-        folder.mkdir(parents=True, exist_ok=True)
+        folder = folder_of("suite", given, stack)
         for contender in _contenders(given, suite.configs, folder):
             try:
                 if given.secured:

@@ -7,7 +7,6 @@ import contextlib
 import itertools
 import random
 import sys
-import tempfile
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -21,7 +20,7 @@ from campaigns.cluster.ensemble import started_ensemble
 from campaigns.cluster.sessions import NoSessionError
 from campaigns.consensus import CONSENSUS, KRAFT, ZOOKEEPER
 from campaigns.figures import save
-from campaigns.terminal import add_node_options, console_of, print_wrong, refused
+from campaigns.terminal import add_node_options, console_of, folder_of, print_wrong, refused
 from campaigns.transactions.brokers import cluster_of
 from campaigns.transactions.faults import ON_ZOOKEEPER, UnknownFaultError, plan_of
 from campaigns.transactions.feed import read_lines
@@ -46,9 +45,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (UnknownFaultError, NoClientError, OSError) as error:
         return refused("transaction-kills", error)
     with contextlib.ExitStack() as stack:
-        folder = given.folder or Path(
-            stack.enter_context(tempfile.TemporaryDirectory(prefix="blumfeld-transactions-"))
-        )
+        folder = folder_of("transactions", given, stack)
         runs = _Runs(given, lines, folder, console)
         versions = given.versions if given.consensus == KRAFT else [0]
         for nodes, version in itertools.product(given.nodes, versions):

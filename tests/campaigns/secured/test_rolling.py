@@ -22,7 +22,7 @@ from campaigns.secured.rolling import (
     CLOSED,
     CONTROLLERS_MOVED,
     PLAIN,
-    Story,
+    SecureStory,
 )
 from campaigns.waits import await_true
 
@@ -30,12 +30,12 @@ STAGES = (PLAIN, BESIDE, BROKERS_MOVED, CONTROLLERS_MOVED, CLOSED, ACLS_ADDED, A
 
 
 @pytest.fixture
-def story(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Story:
+def story(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> SecureStory:
     monkeypatch.setattr(rolling, "make_users", lambda _: None)
-    return Story(tmp_path, 1.0, ())
+    return SecureStory(tmp_path, 1.0, ())
 
 
-def test_each_step_is_a_manifest_that_a_node_takes(story: Story) -> None:
+def test_each_step_is_a_manifest_that_a_node_takes(story: SecureStory) -> None:
     node = story.nodes[1]
     for story.stage in STAGES:
         story.write(node)
