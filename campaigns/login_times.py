@@ -22,11 +22,7 @@ from rich.console import Console
 from rich.table import Table
 
 from blumfeld.testing.process import LOOPBACK, BrokerProcess
-from blumfeld.wire.messages.alter_user_scram_credentials import (
-    AlterUserScramCredentialsRequest,
-    AlterUserScramCredentialsResponse,
-    ScramCredentialUpsertion,
-)
+from blumfeld.wire.messages.alter_user_scram_credentials import AlterUserScramCredentialsResponse
 from blumfeld.wire.messages.create_delegation_token import (
     CreateDelegationTokenRequest,
     CreateDelegationTokenResponse,
@@ -44,14 +40,13 @@ from blumfeld_security.exchanges.scram import (
     credential_of,
 )
 from blumfeld_security.scram.credentials import Credentials
-from campaigns.connection_faults.secured_listeners import PORTS, settings
+from campaigns.connection_faults.secured_listeners import ITERATIONS, PORTS, SALT, scram_credentials, settings
 from campaigns.raw_connection import RawConnection
 from campaigns.secured.identities import PASSWORD, USER
 
 WRONG = "wrong password"
 UNKNOWN = "maltz"
 """As long as the user's name."""
-SALT, ITERATIONS = b"a salt of twenty-six bytes", 4_096
 AT_ONCE = 'config."connection.failed.authentication.delay.ms"=0'
 
 
@@ -188,22 +183,6 @@ def over_a_socket(times: int) -> Iterable[Row]:
         yield timed(f"token, {mechanism.name}", mechanism.name, by_token, token.token_id, unknown)
 
 
-def _with_credentials(broker: BrokerProcess) -> None:
-    wanted = [
-        ScramCredentialUpsertion(
-            name=USER,
-            mechanism=mechanism.number,
-            iterations=ITERATIONS,
-            salt=SALT,
-            salted_password=mechanism.salted_password(PASSWORD, SALT, ITERATIONS),
-        )
-        for mechanism in MECHANISMS.values()
-    ]
-    with RawConnection(broker.address) as connection:
-        request = AlterUserScramCredentialsRequest(upsertions=wanted)
-        connection.ask(request, 0, AlterUserScramCredentialsResponse)
-
-
 def _show(title: str, rows: Iterable[Row], console: Console) -> None:
     table = Table(title=title, title_justify="left")
     for column in (
@@ -237,7 +216,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         broker = BrokerProcess(Path(folder), settings=(*settings(), AT_ONCE))
         broker.start()
         try:
-            _with_credentials(broker)
+            with RawConnection(broker.address) as connection:
+                connection.ask(scram_credentials(), 0, AlterUserScramCredentialsResponse)
             _show("Over a socket", over_a_socket(given.times), console)
         finally:
             broker.stop()

@@ -68,12 +68,16 @@ def take_settled(
     return now
 
 
+def exposed(address: str) -> str:
+    """The broker's metrics as it exposes them."""
+    with urllib.request.urlopen(f"http://{address}/metrics", timeout=SCRAPE_TIMEOUT_S) as answer:
+        return str(answer.read(), "utf-8")
+
+
 def scrape(address: str) -> dict[str, float]:
     """The broker's own metrics, by name, added up over their labels."""
-    with urllib.request.urlopen(f"http://{address}/metrics", timeout=SCRAPE_TIMEOUT_S) as answer:
-        text = answer.read().decode()
     values: dict[str, float] = {}
-    for name, value in _SAMPLE.findall(text):
+    for name, value in _SAMPLE.findall(exposed(address)):
         values[name] = values.get(name, 0.0) + float(value)
     return values
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import random
 import socket
 import struct
 
@@ -40,6 +41,23 @@ def fetch(
 def api_versions(correlation_id: int = 1) -> bytes:
     """The cheapest request that has an answer."""
     return framed(ApiVersionsRequest(), API_VERSIONS_VERSION, correlation_id)
+
+
+def spoiled(data: bytes, chance: random.Random) -> bytes:
+    """Return the bytes with a few faults."""
+    made = bytearray(data)
+    for _ in range(chance.randrange(1, 5)):
+        at = chance.randrange(len(made)) if made else 0
+        kind = chance.randrange(4)
+        if kind == 0 and made:
+            made[at] = chance.randrange(256)
+        elif kind == 1:
+            del made[at:]
+        elif kind == 2:
+            made[at:at] = chance.randbytes(chance.randrange(1, 40))
+        else:
+            del made[at : at + chance.randrange(1, 40)]
+    return bytes(made)
 
 
 def announced(size_bytes: int) -> bytes:

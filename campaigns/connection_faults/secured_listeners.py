@@ -11,6 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from blumfeld.testing.process import LOOPBACK, free_port
+from blumfeld.wire.messages.alter_user_scram_credentials import (
+    AlterUserScramCredentialsRequest,
+    ScramCredentialUpsertion,
+)
 from blumfeld_security.exchanges.passwords import PasswordHash
 from blumfeld_security.exchanges.scram import MECHANISMS
 from campaigns.certificates import private
@@ -18,6 +22,8 @@ from campaigns.secured.identities import AUDIENCE, ISSUER, PASSWORD, USER, make_
 
 PORTS = {name: free_port() for name in ("TLS", "CLEAR", "MUTUAL", "BOTH")}
 LOGIN_MS_MAX = 8_000
+SALT, ITERATIONS = b"a salt of twenty-six bytes", 4_096
+"""Those of the user's credentials of SCRAM."""
 _KEPT: list[tempfile.TemporaryDirectory[str]] = []
 
 
@@ -42,6 +48,21 @@ def issuer_key() -> Any:
     from joserfc.jwk import RSAKey
 
     return RSAKey.generate_key(2048, {"kid": "one"})
+
+
+def scram_credentials() -> AlterUserScramCredentialsRequest:
+    """The request that gives the user credentials of SCRAM, one of each mechanism."""
+    wanted = [
+        ScramCredentialUpsertion(
+            name=USER,
+            mechanism=mechanism.number,
+            iterations=ITERATIONS,
+            salt=SALT,
+            salted_password=mechanism.salted_password(PASSWORD, SALT, ITERATIONS),
+        )
+        for mechanism in MECHANISMS.values()
+    ]
+    return AlterUserScramCredentialsRequest(upsertions=wanted)
 
 
 def settings() -> tuple[str, ...]:

@@ -22,21 +22,24 @@ from typing import Any, TypeVar
 
 from blumfeld.client.connection import read_answer
 from blumfeld.testing.process import LOOPBACK
-from blumfeld.wire.messages.alter_user_scram_credentials import (
-    AlterUserScramCredentialsRequest,
-    AlterUserScramCredentialsResponse,
-    ScramCredentialUpsertion,
-)
+from blumfeld.wire.messages.alter_user_scram_credentials import AlterUserScramCredentialsResponse
 from blumfeld.wire.messages.metadata import MetadataRequest
 from blumfeld.wire.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
 from blumfeld.wire.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 from blumfeld.wire.schema import Message
-from blumfeld_security.exchanges.scram import BY_NUMBER, MECHANISMS, ScramClient, ScramMechanism
+from blumfeld_security.exchanges.scram import MECHANISMS, ScramClient, ScramMechanism
 from campaigns.certificates import Authority, private
 from campaigns.connection_faults.census import scrape
 from campaigns.connection_faults.fault import Fault, Scene, Wrong
-from campaigns.connection_faults.frames import api_versions, framed, source_of
-from campaigns.connection_faults.secured_listeners import PORTS, client_context, folder, issuer_key, settings
+from campaigns.connection_faults.frames import api_versions, framed, source_of, spoiled
+from campaigns.connection_faults.secured_listeners import (
+    PORTS,
+    client_context,
+    folder,
+    issuer_key,
+    scram_credentials,
+    settings,
+)
 from campaigns.secured.identities import AUDIENCE, ISSUER, PASSWORD, USER
 
 FRAMES, HANDSHAKES, SILENT = 22_000, 12_500, 2_000
@@ -109,23 +112,6 @@ Act = Callable[[Stranger], Awaitable[None]]
 
 
 # Frames of SASL
-
-
-def spoiled(data: bytes, chance: random.Random) -> bytes:
-    """Returns the bytes with a few faults."""
-    made = bytearray(data)
-    for _ in range(chance.randrange(1, 5)):
-        at = chance.randrange(len(made)) if made else 0
-        kind = chance.randrange(4)
-        if kind == 0 and made:
-            made[at] = chance.randrange(256)
-        elif kind == 1:
-            del made[at:]
-        elif kind == 2:
-            made[at:at] = chance.randbytes(chance.randrange(1, 40))
-        else:
-            del made[at : at + chance.randrange(1, 40)]
-    return bytes(made)
 
 
 async def out_of_turn(stranger: Stranger) -> None:
@@ -515,18 +501,7 @@ _seeds = iter(range(1 << 30))
 
 def with_credentials(scene: Scene) -> None:
     """Give the user credentials of SCRAM, and see that the right logins work: else everything would be refused."""
-    wanted = [
-        ScramCredentialUpsertion(
-            name=USER,
-            mechanism=number,
-            iterations=4_096,
-            salt=b"salt of the user",
-            salted_password=mechanism.salted_password(PASSWORD, b"salt of the user", 4_096),
-        )
-        for number, mechanism in BY_NUMBER.items()
-    ]
-    request = AlterUserScramCredentialsRequest(upsertions=wanted)
-    scene.target.ask(request, 0, AlterUserScramCredentialsResponse)
+    scene.target.ask(scram_credentials(), 0, AlterUserScramCredentialsResponse)
 
     async def right() -> None:
         reader, writer = await asyncio.open_connection(LOOPBACK, PORTS["CLEAR"])

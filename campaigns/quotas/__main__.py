@@ -12,7 +12,6 @@ import re
 import sys
 import tempfile
 import time
-import urllib.request
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, closing
 from importlib import import_module
@@ -27,6 +26,7 @@ from blumfeld.testing.process import LOOPBACK, BrokerProcess, NodeError, free_po
 from blumfeld.wire.messages import alter_client_quotas as wire
 from blumfeld_bench.runs.machine import this_machine
 from campaigns import figures
+from campaigns.connection_faults.census import exposed
 from campaigns.connection_faults.load import Background
 from campaigns.quotas.clients import (
     QUIET,
@@ -140,8 +140,7 @@ class Stand:
 
     def counted(self) -> float:
         """Return the request time that was counted, in seconds of a thread and per cent."""
-        with urllib.request.urlopen(f"http://{self._metrics}/metrics", timeout=ADMIN_S) as answer:
-            found = SAMPLE.search(answer.read().decode())
+        found = SAMPLE.search(exposed(self._metrics))
         return float(found.group(1)) if found else 0.0
 
     def watch(self, beside: str, seconds: float) -> None:

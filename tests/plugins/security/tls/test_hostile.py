@@ -10,26 +10,10 @@ import pytest
 
 from blumfeld_kit.fakes.runtime import FakeRuntime
 from blumfeld_security.tls.handshakes import Handshakes
+from campaigns.connection_faults.frames import spoiled
 from tests.plugins.security.tls.authority import CLIENT, client_context
 from tests.plugins.security.tls.ends import Stranger, server
 from tests.plugins.security.tls.test_layer import context
-
-
-def spoiled(data: bytes, chance: random.Random) -> bytes:
-    """The bytes with a few faults."""
-    made = bytearray(data)
-    for _ in range(chance.randrange(1, 5)):
-        kind = chance.randrange(4)
-        at = chance.randrange(len(made)) if made else 0
-        if kind == 0 and made:
-            made[at] = chance.randrange(256)
-        elif kind == 1:
-            del made[at:]
-        elif kind == 2:
-            made[at:at] = chance.randbytes(chance.randrange(1, 40))
-        elif made:
-            made[at : at + chance.randrange(1, 40)] = b""
-    return bytes(made)
 
 
 def fuzz(folder: Path, seed: int, count: int = 10_000) -> None:
