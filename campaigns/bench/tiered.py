@@ -18,6 +18,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from urllib.request import urlopen
 
 import msgspec
 from rich.console import Console
@@ -44,7 +45,6 @@ from blumfeld_bench.terminal import make_console
 from blumfeld_bench.workload import Consume, Produce, Step, Topic, Workload
 from campaigns import figures
 from campaigns.bench.rivals import PAGE_CACHE, kafka_text, start, this_build
-from campaigns.connection_faults.census import exposed
 from campaigns.waits import await_true
 
 LOCAL, TIERED = "local", "tiered"
@@ -190,14 +190,15 @@ def _running(contender: Contender, folder: Path) -> Iterator[tuple[VariantSpec, 
     spec = contender.make(folder, metrics_port)
     server = start(spec, folder / "server")
     try:
-        yield (
-            spec,
-            server,
-            (lambda: exposed(f"{HOST}:{metrics_port}")) if contender.has_metrics else (lambda: ""),
-        )
+        yield spec, server, (lambda: _scrape(metrics_port)) if contender.has_metrics else (lambda: "")
     finally:
         server.stop()
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def _scrape(port: int) -> str:
+    with urlopen(f"http://{HOST}:{port}/metrics", timeout=10) as answer:
+        return str(answer.read(), "utf-8")
 
 
 # One turn

@@ -15,6 +15,7 @@ from confluent_kafka.admin import AdminClient
 from blumfeld.testing.process import start_together
 from blumfeld_kit.cluster import end_together
 from campaigns.clients.access import TOKEN, Access
+from campaigns.clients.rights import give_credentials, give_rights
 from campaigns.secured.identities import (
     AUDIENCE,
     ISSUER,
@@ -27,7 +28,6 @@ from campaigns.secured.identities import (
     make_users,
 )
 from campaigns.secured.nodes import Face, bootstrap, secured_nodes, write_manifest
-from campaigns.secured.rights import give_credentials, give_rights
 
 BETWEEN = "SCRAM-SHA-512"
 """The mechanism between brokers. Controllers talk before there is metadata: they use PLAIN."""
@@ -85,7 +85,7 @@ class SecuredCluster:
         """
         start_together(self.nodes, self.nodes)
         admin = AdminClient({"bootstrap.servers": self.bootstrap, "log_level": 2})
-        give_credentials(admin, (USER, STRANGER, NODE), SCRAMS)
+        give_credentials(admin, (USER, STRANGER, NODE), PASSWORD, SCRAMS)
         if not self._everyone:
             give_rights(admin, USER, RIGHTS)
 

@@ -32,10 +32,10 @@ from campaigns.certificates import Authority, private
 from campaigns.clients.access import Access
 from campaigns.clients.load.load import TOPIC
 from campaigns.clients.load.producers import LIBRDKAFKA, Librdkafka
+from campaigns.clients.rights import give_credentials, give_rights
 from campaigns.cluster.story import ASK_S, WHOLE_S, Step, Story, run_campaign
 from campaigns.secured.identities import NODE, PASSWORD, STRANGER, USER, make_users
 from campaigns.secured.nodes import Face, SecuredNode, bootstrap, secured_nodes, write_manifest
-from campaigns.secured.rights import give_credentials, give_rights
 from campaigns.terminal import add_node_options
 from campaigns.waits import await_true
 
@@ -187,7 +187,7 @@ class SecureStory(Story[SecuredNode]):
 
     def add_credentials(self) -> None:
         """Give the nodes and the users credentials of SCRAM, by a listener in plain text yet."""
-        give_credentials(self.admin(), (NODE, USER, STRANGER), [SCRAM])
+        give_credentials(self.admin(), (NODE, USER, STRANGER), PASSWORD, [SCRAM])
 
     def move_clients(self, *signers: Authority) -> None:
         """Start the clients anew: they log in by SCRAM within TLS, and trust these signers."""

@@ -15,15 +15,15 @@ from blumfeld.wire.messages.sasl_handshake import SaslHandshakeRequest, SaslHand
 from blumfeld_security.acls.composing import STANDARD_AUTHORIZER
 from blumfeld_security.exchanges.scram import NONCE_BYTES, SHA_256, ScramClient, nonce_of
 from campaigns.certificates import Authority, private
+from campaigns.clients.rights import give_credentials
 from campaigns.raw_connection import RawConnection
-from campaigns.secured.identities import PASSWORD, USER
-from campaigns.secured.rights import give_credentials
 
 LISTENERS = {"PLAINTEXT": "PLAINTEXT", "CONTROLLER": "PLAINTEXT", "TLS": "SSL", "SCRAM": "SASL_PLAINTEXT"}
 """Listeners with their protocols."""
 PROTOCOLS = ",".join(f"{name}:{protocol}" for name, protocol in LISTENERS.items())
 WAYS = {"plain text": "PLAINTEXT", "TLS": "TLS", "SCRAM and ACLs": "SCRAM"}
 """Ways in, with their listeners. A client that doesn't log in is a super user on both servers."""
+USER, PASSWORD = "alice", "correct horse"
 KEYSTORE = "node.pem"
 TOPICS = {"produce": "t", "fetch": "f"}
 ACLS_AT_ONCE = 1_000
@@ -52,7 +52,7 @@ class SecuredServer:
     def prepare(self, acls: int) -> None:
         """Make the user, and so many ACLs: two of them are the user's, one for each topic."""
         admin = AdminClient({"bootstrap.servers": self.bootstrap, "log_level": 2})
-        give_credentials(admin, [USER], [SHA_256.name])
+        give_credentials(admin, [USER], PASSWORD, [SHA_256.name])
         with RawConnection(self.bootstrap, START_S) as connection:
             rows = list(_acls(acls))
             for at in range(0, acls, ACLS_AT_ONCE):

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import reduce
 from pathlib import Path
-from types import CodeType, FrameType
+from types import CodeType, FrameType, FunctionType
 from typing import Any
 
 import attrs
@@ -145,4 +145,4 @@ def _properties() -> frozenset[CodeType]:
     modules = [module for name, module in sys.modules.items() if name.startswith("blumfeld")]
     classes = {value for module in modules for value in vars(module).values() if isinstance(value, type)}
     members = [member for cls in classes for member in vars(cls).values() if isinstance(member, property)]
-    return frozenset(member.fget.__code__ for member in members if member.fget is not None)
+    return frozenset(member.fget.__code__ for member in members if isinstance(member.fget, FunctionType))

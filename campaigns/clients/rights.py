@@ -16,23 +16,21 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
     UserScramCredentialUpsertion,
 )
 
-from campaigns.secured.identities import PASSWORD
-
 ASK_S = 30.0
 ITERATIONS = 4096
 Right = tuple[str, str, str]
 """The type of a resource, its name, an operation: the types and operations as librdkafka has them."""
 
 
-def give_credentials(admin: Any, users: Iterable[str], mechanisms: Iterable[str]) -> None:
-    """Give each user credentials of each mechanism. The password is :data:`PASSWORD`.
+def give_credentials(admin: Any, users: Iterable[str], password: str, mechanisms: Iterable[str]) -> None:
+    """Give each user credentials of each mechanism.
 
     :raises KafkaException: one was refused
     """
     for user in users:
         for mechanism in mechanisms:
             info = ScramCredentialInfo(ScramMechanism[mechanism.replace("-", "_")], ITERATIONS)
-            wanted = UserScramCredentialUpsertion(user, info, PASSWORD.encode())
+            wanted = UserScramCredentialUpsertion(user, info, password.encode())
             for answer in admin.alter_user_scram_credentials([wanted]).values():
                 answer.result(ASK_S)
 
