@@ -149,6 +149,12 @@ def with_json_that_is_none(folder: Path, _: Path) -> Path:
     return folder
 
 
+def without_a_manifest(folder: Path, _: Path) -> Path:
+    (folder / "oci-layout").write_text("{}")
+    (folder / "index.json").write_text("{}")
+    return folder
+
+
 @pytest.mark.parametrize(
     ("make", "found"),
     [
@@ -158,6 +164,7 @@ def with_json_that_is_none(folder: Path, _: Path) -> Path:
         ),
         (of_another_platform, f"which has 0 images for linux/{architecture()}; allowed: a layout with one"),
         (without_a_blob, "in which the blob "),
+        (without_a_manifest, "in which 'config' is missing; allowed: a whole layout"),
         (with_json_that_is_none, "whose index.json can't be read: "),
         (
             lambda folder, _: folder / "absent",

@@ -44,7 +44,10 @@ def read_base(path: str, python: str, work: str) -> Base:
     :raises ManifestError: it is neither a layout nor a root file system, of another platform, or has no such Python
     """
     if os.path.isfile(os.path.join(path, "oci-layout")):
-        base = _read_layout(path)
+        try:
+            base = _read_layout(path)
+        except KeyError as error:
+            raise _refused(path, f"in which {error} is missing", "a whole layout") from None
         names = {name for _, blob in base.layers for name in _names_in(path, blob)}
     elif os.path.isdir(path):
         layer = write_layer(os.path.join(work, "base.tar.gz"), lambda tar: add_rootfs(tar, path))
@@ -96,6 +99,10 @@ def _of_rootfs(layer: Layer) -> Base:
 
 
 def _read_layout(path: str) -> Base:
+    """Returns the base in a layout. Its Python is not known yet.
+
+    :raises KeyError: a part that every layout has is missing
+    """
     manifest = _json(path, os.path.join(path, "index.json"))
     while "manifests" in manifest:
         manifest = _json(path, _blob(path, _chosen(path, manifest["manifests"])))
@@ -106,6 +113,7 @@ def _read_layout(path: str) -> Base:
             f"which is for {config.get('os')}/{config.get('architecture')}",
             f"a base for linux/{architecture()}",
         )
+    config["rootfs"]["diff_ids"]  # fails here, before a layer is written
     layers = [(layer, _blob(path, layer)) for layer in manifest["layers"]]
     return Base(config=config, layers=layers, python="")
 
