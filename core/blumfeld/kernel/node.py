@@ -37,7 +37,7 @@ from blumfeld.plugging.plugins import PlannedPlugin, PluginSet, RefusedBy
 from blumfeld.spi.assignors import ConsumerAssignor
 from blumfeld.spi.cluster import ClusterImage, ImageDelta
 from blumfeld.spi.completion import Completion
-from blumfeld.spi.consensus import MetadataNeeds, StoredMetadata, cluster_id_keeper, stored_metadata
+from blumfeld.spi.consensus import MetadataNeeds, cluster_id_keeper, stored_metadata
 from blumfeld.spi.image_sections import ControllerCommand, ImageSection
 from blumfeld.spi.object_store import StoreFactory
 from blumfeld.spi.observer import Observer
@@ -389,7 +389,7 @@ class Node:
         stored = stored_metadata(composition.metadata)
         if stored is not None:
             await stored.open()
-            self._check_needs(stored)
+            self._check_needs(stored.needs())
         self.starting = "network"
         await self._listen(lambda listener: listener.kind == "controller")
         self.starting = "consensus"
@@ -397,17 +397,14 @@ class Node:
         await composition.metadata.start()
         await self._caught_up()
         if stored is not None:
-            self._check_needs(stored)  # of what other nodes have written since
+            self._check_needs(stored.needs())  # of what other nodes have written since
             composition.metadata.subscribe(self._image_changed)
 
-    def _check_needs(self, stored: StoredMetadata) -> None:
+    def _check_needs(self, needs: MetadataNeeds) -> None:
         """Refuse to serve metadata that needs what this build lacks.
 
         :raises BuildLacks: it does
         """
-        self._check(stored.needs())
-
-    def _check(self, needs: MetadataNeeds) -> None:
         composition = self.composition
         features = supported_features(composition.features)
         check_needs(needs, features, composition.image_sections, self.plan)
@@ -419,7 +416,7 @@ class Node:
             return
         needs = needs_of(MetadataImage(), delta.kept_records)
         try:
-            self._check(msgspec.structs.replace(needs, features=image.features))
+            self._check_needs(msgspec.structs.replace(needs, features=image.features))
         except BuildLacks as error:
             if not self._told_lacking:
                 self._events.error(
