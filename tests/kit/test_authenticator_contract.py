@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+import time
 from types import SimpleNamespace
 from typing import Any
 
@@ -191,6 +192,38 @@ class Trusts(Tags):
         return lambda _: Stepped(reply=b"", principal=Principal(self.user))
 
 
+class Remembers(Tags):
+    """Lets everybody in behind the first right login."""
+
+    def __init__(self) -> None:
+        self.known: list[Stepped] = []
+
+    def step(self, runtime: FakeRuntime) -> Any:
+        right = super().step(runtime)
+
+        def step(token: bytes) -> Stepped:
+            if not self.known:
+                self.known.append(right(token))
+            return self.known[0]
+
+        return step
+
+
+class Slow(Tags):
+    """Hashes on the loop."""
+
+    def step(self, runtime: FakeRuntime) -> Any:
+        right = super().step(runtime)
+
+        def step(token: bytes) -> Stepped:
+            until = time.process_time() + 0.025
+            while time.process_time() < until:
+                pass
+            return right(token)  # type: ignore[no-any-return]
+
+        return step
+
+
 @pytest.mark.parametrize(
     ("wrong", "test"),
     [
@@ -205,11 +238,22 @@ def test_a_wrong_mechanism_fails_it(wrong: type[Tags], test: str) -> None:
         getattr(wrong(), test)()
 
 
-@pytest.mark.parametrize(("wrong", "error"), [(Breaks, UnicodeDecodeError), (Trusts, AssertionError)])
-def test_garbage_that_breaks_a_mechanism_or_logs_in_fails_it(
-    wrong: type[Tags], error: type[Exception]
+GARBAGE_TEST = "test_garbage_is_refused_and_no_error_but_a_refusal_rises"
+
+
+@pytest.mark.parametrize(
+    ("wrong", "test", "error"),
+    [
+        (Breaks, GARBAGE_TEST, UnicodeDecodeError),
+        (Trusts, GARBAGE_TEST, AssertionError),
+        (Remembers, "test_exchanges_of_two_connections_say_nothing_of_each_other", AssertionError),
+        (Slow, "test_a_step_holds_nobody_up", AssertionError),
+    ],
+)
+def test_a_mechanism_that_is_wrong_in_more_than_one_login_fails_it(
+    wrong: type[Tags], test: str, error: type[Exception]
 ) -> None:
     runtime = FakeRuntime()
     made = wrong()
     with pytest.raises(error):
-        made.test_garbage_is_refused_and_no_error_but_a_refusal_rises(runtime, made.make_mechanisms(runtime))
+        getattr(made, test)(runtime, made.make_mechanisms(runtime))

@@ -80,6 +80,20 @@ class Agrees(Limited):
         return True
 
 
+class Grudge(Limited):
+    """Always has a client wait."""
+
+    def produced(self, user: str, client_id: str, size_bytes: int, now_ms: float) -> float:
+        return super().produced(user, client_id, size_bytes, now_ms) or 1.0
+
+
+class Open(Limited):
+    """Lets an address open what it likes."""
+
+    def connected(self, host: str, now_ms: float) -> float:
+        return 0.0
+
+
 RATE = (100_000.0, 5_000, 100_000.0)
 
 
@@ -93,6 +107,8 @@ RATE = (100_000.0, 5_000, 100_000.0)
         (Empty, "test_a_fetch_may_always_have_some_bytes", ()),
         (Empty, "test_without_a_limit_nobody_waits", ()),
         (Forgets, "test_a_produce_of_a_client_with_a_limit_counts", (PRODUCED,)),
+        (Grudge, "test_a_client_that_rests_is_served_again", ()),
+        (Open, "test_an_address_opens_connections_at_its_rate", ()),
         (Agrees, "test_a_produce_that_may_be_is_told_no_wait_and_asking_counts_nothing", ()),
     ],
 )
