@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import NamedTuple
 
 REACHES_AN_INDEX = (
@@ -47,22 +49,41 @@ def run_module(module: str, *arguments: str, cwd: str, env: Mapping[str, str] | 
 
 
 def run_program(command: Sequence[str], tool: str, *, cwd: str, env: Mapping[str, str] | None = None) -> Said:
-    """As :func:`run_module`, for any program. The files that it writes may be read by all."""
-    done = subprocess.run(
+    """As :func:`run_module`, for any program."""
+    status, said = run_to_end(command, cwd=cwd, env=env)
+    if status != 0:
+        raise ToolFailed(tool, said)
+    return said
+
+
+def run_to_end(
+    command: Sequence[str], *, cwd: str, env: Mapping[str, str] | None = None, timeout_s: float | None = None
+) -> tuple[int, Said]:
+    """Run a program. Returns its exit status, and what it printed. The files that it writes may be read by all.
+
+    Processes that it has started, and left, end with it; after a time-out or an interrupt it ends, too.
+
+    :param env: is laid over :func:`environment`
+    :raises subprocess.TimeoutExpired: it had no end in ``timeout_s``
+    """
+    with subprocess.Popen(
         command,
         cwd=cwd,
         env={**environment(), **(env or {})},
         umask=0o022,
         stdin=subprocess.DEVNULL,
-        capture_output=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
         text=True,
         errors="replace",
-        check=False,
-    )
-    said = Said(done.stdout, done.stderr.strip())
-    if done.returncode != 0:
-        raise ToolFailed(tool, said)
-    return said
+        start_new_session=True,
+    ) as program:
+        try:
+            output, error = program.communicate(timeout=timeout_s)
+        finally:
+            with suppress(ProcessLookupError):  # nothing is left of it
+                os.killpg(program.pid, signal.SIGKILL)
+    return program.returncode, Said(output, error.strip())
 
 
 def environment() -> dict[str, str]:

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import os
-import signal
 import subprocess
-from collections.abc import Callable, Collection, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 import msgspec
 from packaging.requirements import Requirement
@@ -17,7 +15,7 @@ from blumfeld.plugging.errors import Faults, ManifestError, Problem, one_of, sho
 from blumfeld_builder.artefact.library import unpack
 from blumfeld_builder.evidence.results import Document, Evidence, Untried, failing, results
 from blumfeld_builder.target import Target
-from blumfeld_builder.tools import environment
+from blumfeld_builder.tools import run_to_end
 from blumfeld_builder.wheels.requirements import Wanted
 from blumfeld_builder.wheels.resolution import resolve
 from blumfeld_builder.wheels.supply import Supply
@@ -119,7 +117,7 @@ def _run(check: Check, plugin: NamedPlugin, allowed: bool) -> Evidence:
         f"--rootdir={check.work}",
         f"--junitxml={report}",
     ]
-    status, said = _ran(command, check.work, {**environment(), **added})
+    status, said = _ran(command, check.work, added)
     passed, failed, untried = 0, (), ()  # type: tuple[int, tuple[str, ...], tuple[Untried, ...]]
     if os.path.exists(report):
         with open(report, "rb") as file:
@@ -141,29 +139,14 @@ def _run(check: Check, plugin: NamedPlugin, allowed: bool) -> Evidence:
     )
 
 
-def _ran(command: Sequence[str], work: str, env: dict[str, str]) -> tuple[int | None, str]:
-    """Returns the exit status of pytest, ``None`` after the time-out, and what became of it in words.
-
-    Processes that a test has started, and left, end with it.
-    """
-    with subprocess.Popen(
-        command,
-        cwd=work,
-        env=env,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        errors="replace",
-        start_new_session=True,
-    ) as kit:
-        try:
-            printed, _ = kit.communicate(timeout=TIMEOUT_S)
-        except subprocess.TimeoutExpired:
-            return None, f"no end in {TIMEOUT_S} s"
-        finally:
-            with suppress(ProcessLookupError):  # nothing is left of it
-                os.killpg(kit.pid, signal.SIGKILL)
-    errors = [line for line in printed.splitlines() if line.startswith("ERROR")]
+def _ran(command: Sequence[str], work: str, env: Mapping[str, str]) -> tuple[int | None, str]:
+    """Returns the exit status of pytest, ``None`` after the time-out, and what became of it in words."""
+    try:
+        status, said = run_to_end(command, cwd=work, env=env, timeout_s=TIMEOUT_S)
+    except subprocess.TimeoutExpired:
+        return None, f"no end in {TIMEOUT_S} s"
+    errors = [
+        line for line in (*said.output.splitlines(), *said.error.splitlines()) if line.startswith("ERROR")
+    ]
     # The evidence of equal builds is equal, and this folder has another name each time.
-    return kit.returncode, ": ".join([f"exit status {kit.returncode}", *errors[-1:]]).replace(work, ".")
+    return status, ": ".join([f"exit status {status}", *errors[-1:]]).replace(work, ".")
