@@ -181,7 +181,10 @@ class Build:
         finally:
             del os.environ["PEX_INTERPRETER"]
         lines = node.log_path.read_text().splitlines()
-        loaded = set(next(line for line in lines if line.startswith("modules: ")).split()[1:])
+        told = next((line for line in lines if line.startswith("modules: ")), None)
+        if told is None:
+            raise CheckFailed("the node ended without a list of its modules")
+        loaded = set(told.split()[1:])
         self.figures.modules = len(loaded)
         wrong = self.figures.wrong
         wrong += [f"{name} is left out, and can be imported" for name in importable]

@@ -19,10 +19,8 @@ from typing import Any
 
 import msgspec
 from rich.console import Console
-from rich.table import Table
 
 from blumfeld.testing.process import LOOPBACK, BrokerProcess
-from blumfeld.wire.messages.alter_user_scram_credentials import AlterUserScramCredentialsResponse
 from blumfeld.wire.messages.create_delegation_token import (
     CreateDelegationTokenRequest,
     CreateDelegationTokenResponse,
@@ -40,9 +38,17 @@ from blumfeld_security.exchanges.scram import (
     credential_of,
 )
 from blumfeld_security.scram.credentials import Credentials
-from campaigns.connection_faults.secured_listeners import ITERATIONS, PORTS, SALT, scram_credentials, settings
+from campaigns import figures
+from campaigns.connection_faults.secured_listeners import (
+    ITERATIONS,
+    PORTS,
+    SALT,
+    add_scram_credentials,
+    settings,
+)
 from campaigns.raw_connection import RawConnection
 from campaigns.secured.identities import PASSWORD, USER
+from campaigns.terminal import console_of
 
 WRONG = "wrong password"
 UNKNOWN = "maltz"
@@ -169,6 +175,8 @@ def over_a_socket(times: int) -> Iterable[Row]:
     with _connection("PLAIN") as own:
         _token(own, f"\0{USER}\0{PASSWORD}".encode())
         token = own.ask(CreateDelegationTokenRequest(), 3, CreateDelegationTokenResponse)
+    if token.error_code:
+        raise RuntimeError(f"no token was made: {token}")
     of_token = {"tokenauth": "true"}
     for mechanism in MECHANISMS.values():
 
@@ -184,15 +192,8 @@ def over_a_socket(times: int) -> Iterable[Row]:
 
 
 def _show(title: str, rows: Iterable[Row], console: Console) -> None:
-    table = Table(title=title, title_justify="left")
-    for column in (
-        "login",
-        "logins of each",
-        "wrong password ms: 10, 50, 90 %",
-        "unknown user ms",
-        "unknown longer",
-    ):
-        table.add_column(column, justify="right" if column != "login" else "left")
+    columns = ("logins of each", "wrong password ms: 10, 50, 90 %", "unknown user ms", "unknown longer")
+    table = figures.table(title, ("login",), columns)
     for row in rows:
         table.add_row(
             row.what, str(len(row.wrong_ms)), _deciles(row.wrong_ms), _deciles(row.unknown_ms), f"{row.longer():.1%}"
@@ -210,14 +211,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m campaigns login-times", description=__doc__)
     parser.add_argument("--times", type=int, default=400, help="logins of each kind")
     given = parser.parse_args(arguments)
-    console = Console(width=140)
+    console = console_of(140)
     _show("Hashing alone, in this process", hashing(given.times), console)
     with tempfile.TemporaryDirectory(prefix="blumfeld-login-times-") as folder:
         broker = BrokerProcess(Path(folder), settings=(*settings(), AT_ONCE))
         broker.start()
         try:
-            with RawConnection(broker.address) as connection:
-                connection.ask(scram_credentials(), 0, AlterUserScramCredentialsResponse)
+            add_scram_credentials(broker.address)
             _show("Over a socket", over_a_socket(given.times), console)
         finally:
             broker.stop()

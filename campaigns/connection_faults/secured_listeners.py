@@ -7,20 +7,24 @@ import hashlib
 import json
 import ssl
 import tempfile
+from itertools import count
 from pathlib import Path
 from typing import Any
 
 from blumfeld.testing.process import LOOPBACK, free_port
 from blumfeld.wire.messages.alter_user_scram_credentials import (
     AlterUserScramCredentialsRequest,
+    AlterUserScramCredentialsResponse,
     ScramCredentialUpsertion,
 )
 from blumfeld_security.exchanges.passwords import PasswordHash
 from blumfeld_security.exchanges.scram import MECHANISMS
 from campaigns.certificates import private
+from campaigns.raw_connection import RawConnection
 from campaigns.secured.identities import AUDIENCE, ISSUER, PASSWORD, USER, make_certificates
 
-PORTS = {name: free_port() for name in ("TLS", "CLEAR", "MUTUAL", "BOTH")}
+NAMES = ("TLS", "CLEAR", "MUTUAL", "BOTH")
+PORTS = dict(zip(NAMES, count(free_port(len(NAMES))), strict=False))
 LOGIN_MS_MAX = 8_000
 SALT, ITERATIONS = b"a salt of twenty-six bytes", 4_096
 """Those of the user's credentials of SCRAM."""
@@ -34,7 +38,7 @@ def folder() -> Path:
     _KEPT.append(made)
     path = Path(made.name)
     make_certificates(path)
-    salt = b"a salt of sixteen"[:16]
+    salt = b"sixteen bytes..."
     digest = hashlib.scrypt(PASSWORD.encode(), salt=salt, n=1 << 10, r=8, p=1, dklen=32)
     private(path / "users.toml", f"[users]\n{USER} = '{PasswordHash(10, 8, 1, salt, digest)}'\n".encode())
     public = issuer_key().as_dict(private=False, kid="one")
@@ -50,8 +54,11 @@ def issuer_key() -> Any:
     return RSAKey.generate_key(2048, {"kid": "one"})
 
 
-def scram_credentials() -> AlterUserScramCredentialsRequest:
-    """The request that gives the user credentials of SCRAM, one of each mechanism."""
+def add_scram_credentials(address: str) -> None:
+    """Give the user credentials of SCRAM, one of each mechanism.
+
+    :raises RuntimeError: the broker at this address refused them
+    """
     wanted = [
         ScramCredentialUpsertion(
             name=USER,
@@ -62,7 +69,11 @@ def scram_credentials() -> AlterUserScramCredentialsRequest:
         )
         for mechanism in MECHANISMS.values()
     ]
-    return AlterUserScramCredentialsRequest(upsertions=wanted)
+    request = AlterUserScramCredentialsRequest(upsertions=wanted)
+    with RawConnection(address) as connection:
+        answer = connection.ask(request, 0, AlterUserScramCredentialsResponse)
+    if not answer.results or any(result.error_code for result in answer.results):
+        raise RuntimeError(f"the credentials of SCRAM were refused: {answer}")
 
 
 def settings() -> tuple[str, ...]:

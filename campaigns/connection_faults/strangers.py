@@ -22,7 +22,6 @@ from typing import Any, TypeVar
 
 from blumfeld.client.connection import read_answer
 from blumfeld.testing.process import LOOPBACK
-from blumfeld.wire.messages.alter_user_scram_credentials import AlterUserScramCredentialsResponse
 from blumfeld.wire.messages.metadata import MetadataRequest
 from blumfeld.wire.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
 from blumfeld.wire.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
@@ -34,10 +33,10 @@ from campaigns.connection_faults.fault import Fault, Scene, Wrong
 from campaigns.connection_faults.frames import api_versions, framed, source_of, spoiled
 from campaigns.connection_faults.secured_listeners import (
     PORTS,
+    add_scram_credentials,
     client_context,
     folder,
     issuer_key,
-    scram_credentials,
     settings,
 )
 from campaigns.secured.identities import AUDIENCE, ISSUER, PASSWORD, USER
@@ -500,8 +499,8 @@ _seeds = iter(range(1 << 30))
 
 
 def with_credentials(scene: Scene) -> None:
-    """Give the user credentials of SCRAM, and see that the right logins work: else everything would be refused."""
-    scene.target.ask(scram_credentials(), 0, AlterUserScramCredentialsResponse)
+    """Give the user credentials of SCRAM, and see that the right password logs in: else everything would be refused."""
+    add_scram_credentials(scene.address)
 
     async def right() -> None:
         reader, writer = await asyncio.open_connection(LOOPBACK, PORTS["CLEAR"])

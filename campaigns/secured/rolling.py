@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import attrs
-from confluent_kafka import Producer
+from confluent_kafka import KafkaError, Producer
 from confluent_kafka.admin import (  # type: ignore[attr-defined]
     AlterConfigOpType,
     ConfigEntry,
@@ -221,15 +221,16 @@ class SecureStory(Story[SecuredNode]):
         """Refuse what no ACL allows. A user without rights gets nowhere."""
         self.roll(ACLS_DECIDE)
         if not self.is_refused(replace(self.access, user=STRANGER)):
-            self.load.wrong.append("a user without rights wrote a record")
+            self.load.wrong.append("a user without rights wasn't refused a record")
 
     def is_refused(self, access: Access) -> bool:
-        """Whether a client may write nothing."""
+        """Whether a broker refuses a client's record for want of a right."""
         wrong: list[Any] = []
         config = {**access.librdkafka(), "bootstrap.servers": access.bootstrap, "message.timeout.ms": 5_000}
         producer = Producer({**LIBRDKAFKA, **config})
         producer.produce("stray", b"x", on_delivery=lambda error, _: wrong.append(error))
-        return producer.flush(ASK_S) > 0 or wrong[0] is not None
+        producer.flush(ASK_S)
+        return [error.code() for error in wrong if error] == [KafkaError.TOPIC_AUTHORIZATION_FAILED]
 
     # Certificates
 

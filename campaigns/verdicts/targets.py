@@ -28,6 +28,7 @@ from blumfeld.wire.messages.sasl_authenticate import SaslAuthenticateRequest, Sa
 from blumfeld.wire.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 from blumfeld_security.acls.composing import STANDARD_AUTHORIZER
 from blumfeld_security.exchanges.passwords import hash_password
+from campaigns.certificates import private
 from campaigns.raw_connection import ConnectionEnded, RawConnection
 from campaigns.verdicts.acl_sets import PRINCIPALS
 from campaigns.verdicts.digest import digest
@@ -182,9 +183,8 @@ def blumfeld(directory: Path) -> Iterator[SaslServer]:
     """This build with its security plug-in, in this process; it ends with the block."""
     directory.mkdir(parents=True)
     users = directory / "users.toml"
-    users.touch(mode=0o600)
     lines = [f"{name} = '{hash_password(name, name.encode() * 4)}'" for name in USERS]
-    users.write_text("\n".join(["[users]", *lines, ""]))
+    private(users, "\n".join(["[users]", *lines, ""]).encode())
     listeners = [
         {"name": "PLAINTEXT", "bind": f"{LOOPBACK}:0", "inter_broker": True},
         {"name": "CONTROLLER", "kind": "controller", "bind": f"{LOOPBACK}:0"},
