@@ -14,7 +14,7 @@ from blumfeld_consensus_zk_compat.counts import metrics
 from blumfeld_consensus_zk_compat.migration.zk_migration import ZkMigration
 from blumfeld_consensus_zk_compat.options import Options, access_of
 from blumfeld_consensus_zk_compat.zk_metadata import ZkMetadata
-from blumfeld_consensus_zk_compat.zookeeper import EXTRA, client_is_installed, open_session, parse_connect
+from blumfeld_consensus_zk_compat.zookeeper import INSTALL, client_is_installed, open_session, parse_connect
 
 
 class Plugin:
@@ -42,7 +42,7 @@ class Plugin:
         """
         if not client_is_installed():
             found = "the plug-in consensus_zk_compat without the client of ZooKeeper, kazoo"
-            raise CompositionRefused("", found, f"it with {EXTRA}")
+            raise CompositionRefused("", found, f"it with {INSTALL}")
 
     @hookimpl
     def blumfeld_make_consensus(self, composition: Composition) -> ZkMetadata:

@@ -9,7 +9,7 @@ from blumfeld.spi.zookeeper import ZooKeeper
 from blumfeld_consensus_zk_compat.zookeeper.options import Access, ConnectString, Tls, parse_connect
 
 __all__ = [
-    "EXTRA",
+    "INSTALL",
     "Access",
     "ConnectString",
     "Tls",
@@ -18,7 +18,7 @@ __all__ = [
     "parse_connect",
 ]
 
-EXTRA = "pip install blumfeld-consensus-zk-compat"
+INSTALL = "pip install blumfeld-consensus-zk-compat"
 """The command that brings the client library."""
 
 
