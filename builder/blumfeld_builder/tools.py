@@ -8,7 +8,8 @@ import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from typing import NamedTuple
+from tempfile import TemporaryFile
+from typing import IO, NamedTuple
 
 REACHES_AN_INDEX = (
     "PIP_CERT",
@@ -20,6 +21,8 @@ REACHES_AN_INDEX = (
     "PIP_TRUSTED_HOST",
 )
 """Settings that say how an index is reached. All others of pip's would change what is found there."""
+OWN_SETTINGS = ("PIP_", "PEX_", "PYTHON", "PYTEST_", "HYPOTHESIS_")
+"""Beginnings of the names of the tools' settings."""
 TIMES = 315532800
 """The time of all files that are written: 1980, where the times of a zip begin."""
 
@@ -66,38 +69,44 @@ def run_to_end(
     :param env: is laid over :func:`environment`
     :raises subprocess.TimeoutExpired: it had no end in ``timeout_s``
     """
-    with subprocess.Popen(
-        command,
-        cwd=cwd,
-        env={**environment(), **(env or {})},
-        umask=0o022,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        errors="replace",
-        start_new_session=True,
-    ) as program:
-        try:
-            output, error = program.communicate(timeout=timeout_s)
-        finally:
-            with suppress(ProcessLookupError):  # nothing is left of it
-                os.killpg(program.pid, signal.SIGKILL)
-    return program.returncode, Said(output, error.strip())
+    # Into files, not pipes: a process that the program leaves may hold a pipe open long after its end.
+    with TemporaryFile() as output, TemporaryFile() as error:
+        with subprocess.Popen(
+            command,
+            cwd=cwd,
+            env={**environment(), **(env or {})},
+            umask=0o022,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=error,
+            start_new_session=True,
+        ) as program:
+            try:
+                program.wait(timeout_s)
+            finally:
+                with suppress(ProcessLookupError):  # nothing is left of it
+                    os.killpg(program.pid, signal.SIGKILL)
+        return program.returncode, Said(_text(output), _text(error).strip())
+
+
+def _text(file: IO[bytes]) -> str:
+    file.seek(0)
+    return file.read().decode(errors="replace")
 
 
 def environment() -> dict[str, str]:
-    """Returns the environment of a tool: this one's, without what would change what the tool finds."""
+    """Returns the environment of a tool: this one's, without what would change what the tool finds or how it prints."""
     kept = {
         name: value
         for name, value in os.environ.items()
-        if not name.startswith(("PIP_", "PEX_", "PYTHON")) or name in REACHES_AN_INDEX
+        if not name.startswith(OWN_SETTINGS) or name in REACHES_AN_INDEX
     }
     return {
         **kept,
         "PIP_CONFIG_FILE": os.devnull,
         "PIP_DISABLE_PIP_VERSION_CHECK": "1",
         "PIP_NO_INPUT": "1",
+        "LC_ALL": "C.UTF-8",
         "PYTHONHASHSEED": "0",
         "PYTHONDONTWRITEBYTECODE": "1",
         "SOURCE_DATE_EPOCH": str(TIMES),

@@ -118,6 +118,30 @@ def test_a_kit_that_does_not_run_says_why(tmp_path: Path, monkeypatch: pytest.Mo
         checked(tmp_path, monkeypatch)
 
 
+def test_pytest_takes_nothing_from_the_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A setting that leaves out a test would leave it out of the evidence."""
+    workshop_with_a_kit(tmp_path, holds=True)
+    monkeypatch.setenv("PYTEST_ADDOPTS", "-k breaks")
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    (tmp_path / "pytest.ini").write_text("[pytest]\naddopts = -k holds\n")
+    assert checked(tmp_path, monkeypatch)[1] == "storage_memory: 2 passed, 0 failed, 1 not tried"
+
+
+def test_a_kit_that_ends_pytest_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With status 0 it looks like one whose tests have all passed."""
+    workshop_with_a_kit(tmp_path, holds=True)
+    write_plugin(
+        tmp_path / "wheels",
+        "storage_memory",
+        kits={"storage_memory": "blumfeld_storage_memory.kit"},
+        files={"blumfeld_storage_memory/kit.py": "import os\ndef test_it_ends(): os._exit(0)\n"},
+    )
+    with pytest.raises(
+        ManifestError, match=r"pytest blumfeld_storage_memory\.kit: exit status 0, and no report"
+    ):
+        checked(tmp_path, monkeypatch)
+
+
 def test_leave_for_a_plugin_that_isnt_there_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -150,6 +174,13 @@ def test_a_kit_that_does_not_end_is_killed_with_what_it_started(
         assert started.read() == b"up\n"
         assert select([started], [], [], 5)[0]
         assert started.read() == b""  # all that could write has ended
+
+
+def test_a_process_that_a_kit_leaves_is_not_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(check, "TIMEOUT_S", 10)
+    assert check._ran(["sh", "-c", "sleep 100 & exit 0"], str(tmp_path), {}) == (0, "exit status 0")
 
 
 def test_a_report_is_read() -> None:

@@ -42,6 +42,20 @@ def test_a_wheel_that_requires_a_python_of_no_version_is_none(tmp_path: Path) ->
         read_wheel(str(path))
 
 
+def test_a_version_may_be_spelled_in_two_ways(tmp_path: Path) -> None:
+    assert read_wheel(str(write_wheel(tmp_path, "acme", "1.02"))).version == "1.2"
+
+
+def test_a_wheel_with_a_password_is_none(tmp_path: Path) -> None:
+    path = write_wheel(tmp_path, "acme")
+    data = bytearray(path.read_bytes())
+    begin = data.rindex(b"PK\x01\x02", 0, data.rindex(b"acme/__init__.py"))
+    data[begin + 8] |= 1  # the flag in the zip's directory
+    path.write_bytes(data)
+    with pytest.raises(NotAWheel, match="encrypted"):
+        read_wheel(str(path))
+
+
 def changed(path: Path, entry: str, data: str | None) -> None:
     """Write a wheel anew with other data in one file, or without it; its RECORD stays."""
     with ZipFile(path) as file:

@@ -82,6 +82,22 @@ def misnamed(folder: Path) -> None:
     wheel.write_bytes(write_wheel(folder, "acme").rename(wheel).read_bytes())
 
 
+def broken(folder: Path) -> None:
+    """Breaks the packed bytes of a file in the wheel of the storage. Its directory and its metadata stay whole."""
+    memory(files={"blumfeld_storage_memory/plugin.py": "# " + "memory " * 1000})(folder)
+    [wheel] = (folder / "wheels").glob("blumfeld_storage_memory-*")
+    data = bytearray(wheel.read_bytes())
+    begin = data.index(b"blumfeld_storage_memory/plugin.py") + len("blumfeld_storage_memory/plugin.py")
+    data[begin : begin + 8] = b"\xff" * 8
+    wheel.write_bytes(data)
+
+
+def by_address(folder: Path) -> None:
+    """Lets the wheel of the storage require one that lies elsewhere."""
+    elsewhere = write_wheel(folder / "elsewhere", "acme")
+    memory(requires=["blumfeld", f"acme @ {elsewhere.as_uri()}"])(folder)
+
+
 def sources(folder: Path) -> None:
     """Adds sources that nothing builds."""
     (folder / "acme").mkdir()
@@ -125,12 +141,18 @@ WHEELS_AND_INDEX: dict[str, list[Change]] = {
     "a dependency has no wheel": [lambda folder: next((folder / "wheels").glob("tiny*")).unlink()],
     "two distributions bring a plug-in": [acme("storage_memory"), section('requires = ["acme-storage"]')],
     "nothing needs a requirement": [acme(), section('requires = ["acme-storage"]')],
+    "an extra isn't there": [section('requires = ["tiny-library[oauht]"]')],
+    "a wheel requires another by its address": [by_address],
+    "a wheel requires another by an address that can't be reached": [
+        memory(requires=["acme @ http://127.0.0.1:1/acme-0.1.0-py3-none-any.whl"])
+    ],
     "the index is no address": [section('index = ""')],
     "the index is no host": [section('index = "simple.example"')],
     "the index is a folder that isn't there": [section('index = "file:///absent/simple"')],
     "the index has a password": [section('index = "https://me:word@wheels.example/simple"')],
     "the index can't be reached": [section('index = "http://127.0.0.1:1/simple"')],
     "a wheel is no zip": [truncated],
+    "a wheel is broken inside": [broken],
     "a wheel is of another distribution": [misnamed],
 }
 LOCKS: dict[str, list[Change]] = {

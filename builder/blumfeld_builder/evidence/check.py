@@ -6,6 +6,7 @@ import hashlib
 import os
 import subprocess
 from collections.abc import Callable, Collection, Mapping, Sequence
+from xml.etree.ElementTree import ParseError
 
 import msgspec
 from packaging.requirements import Requirement
@@ -13,7 +14,7 @@ from packaging.requirements import Requirement
 from blumfeld.kernel.manifest.named import NamedPlugin
 from blumfeld.plugging.errors import Faults, ManifestError, Problem, one_of, shown
 from blumfeld_builder.artefact.library import unpack
-from blumfeld_builder.evidence.results import Document, Evidence, Untried, failing, results
+from blumfeld_builder.evidence.results import Document, Evidence, Results, Untried, failing, results
 from blumfeld_builder.target import Target
 from blumfeld_builder.tools import run_to_end
 from blumfeld_builder.wheels.requirements import Wanted
@@ -114,14 +115,12 @@ def _run(check: Check, plugin: NamedPlugin, allowed: bool) -> Evidence:
         "-p",
         "no:cacheprovider",
         "--import-mode=importlib",
+        f"--config-file={os.devnull}",
         f"--rootdir={check.work}",
         f"--junitxml={report}",
     ]
     status, said = _ran(command, check.work, added)
-    passed, failed, untried = 0, (), ()  # type: tuple[int, tuple[str, ...], tuple[Untried, ...]]
-    if os.path.exists(report):
-        with open(report, "rb") as file:
-            passed, failed, untried = results(file.read())
+    passed, failed, untried = _read(report) or (0, (f"pytest {module}: {said}, and no report",), ())
     if status not in (RAN, SOME_FAILED, NOTHING_RAN) and not failed:
         failed = (f"pytest {module}: {said}",)
     elif not (passed or failed or untried):
@@ -137,6 +136,15 @@ def _run(check: Check, plugin: NamedPlugin, allowed: bool) -> Evidence:
         not_tried=untried,
         allowed_to_fail=allowed,
     )
+
+
+def _read(report: str) -> Results | None:
+    """Returns what a report says; ``None`` if pytest was ended before it wrote one."""
+    try:
+        with open(report, "rb") as file:
+            return results(file.read())
+    except (FileNotFoundError, ParseError):
+        return None
 
 
 def _ran(command: Sequence[str], work: str, env: Mapping[str, str]) -> tuple[int | None, str]:

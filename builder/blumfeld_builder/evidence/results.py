@@ -43,8 +43,15 @@ class Document(msgspec.Struct, frozen=True, kw_only=True):
     plugins: tuple[Evidence, ...]
 
 
-def results(report: bytes) -> tuple[int, tuple[str, ...], tuple[Untried, ...]]:
-    """Returns the number of tests that passed, the names of those that failed, and what was not tried and why."""
+Results = tuple[int, tuple[str, ...], tuple[Untried, ...]]
+"""The number of tests that passed, the names of those that failed, and what was not tried and why."""
+
+
+def results(report: bytes) -> Results:
+    """Returns what a report says.
+
+    :raises ElementTree.ParseError: it is no XML
+    """
     passed = 0
     failed: list[str] = []
     untried: dict[str, list[str]] = {}

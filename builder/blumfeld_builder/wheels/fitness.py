@@ -8,7 +8,7 @@ from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 
 from blumfeld.kernel.manifest.named import NamedPlugin
-from blumfeld.plugging.errors import Problem, closest, shown
+from blumfeld.plugging.errors import Problem, closest, one_of, shown
 from blumfeld_builder.target import Target
 from blumfeld_builder.wheels.requirements import CORE, Wanted
 from blumfeld_builder.wheels.wheel import Wheel
@@ -57,8 +57,8 @@ def misfitting(wheels: Sequence[Wheel], target: Target) -> list[Problem]:
 def surplus(
     plugins: Sequence[NamedPlugin], wanted: Sequence[Wanted], wheels: Sequence[Wheel], target: Target
 ) -> list[Problem]:
-    """Returns a problem for each requirement that no plug-in of the manifest needs, and for each wheel that isn't there
-    or that fulfils no requirement."""
+    """Returns a problem for each requirement that no plug-in of the manifest needs, for each extra that isn't there,
+    and for each wheel that isn't there or that fulfils no requirement."""
     by_name = {wheel.name: wheel for wheel in wheels}
     names = {plugin.name for plugin in plugins}
     extras: dict[str, set[str]] = {}
@@ -73,6 +73,8 @@ def surplus(
             brings = by_name[name].plugins if name in by_name else ()
             allowed = f"what a plug-in of the manifest needs; it brings {', '.join(brings) or 'no plug-in'}"
             problems.append(Problem(need.path, found, allowed))
+        elif name in by_name:
+            problems += _unknown_extras(need, by_name[name])
     if not problems:
         problems = [
             Problem(
@@ -81,6 +83,18 @@ def surplus(
             for name in sorted(set(by_name) - needed)
         ]
     return problems
+
+
+def _unknown_extras(need: Wanted, wheel: Wheel) -> list[Problem]:
+    """Returns a problem for each extra that the distribution hasn't: pip takes no notice of such a one."""
+    names = sorted(wheel.extras)
+    return [
+        Problem(
+            need.path, f"{shown(str(need.requirement))}, which has no extra {extra}", one_of(extra, names)
+        )
+        for extra in sorted(need.requirement.extras)
+        if canonicalize_name(extra) not in wheel.extras
+    ]
 
 
 def _closure(

@@ -20,6 +20,8 @@ from blumfeld_builder.wheels.requirements import Wanted
 from blumfeld_builder.wheels.supply import Supply
 from blumfeld_builder.wheels.wheel import NotAWheel, Wheel, read_wheel, sha256_of
 
+NAMED = "wheels that require others by name and version"
+
 
 def resolve(
     wanted: Sequence[Wanted], supply: Supply, target: Target, work: str, faults: Faults
@@ -39,7 +41,25 @@ def resolve(
     faults.tell()
     with open(report, "rb") as file:
         installed = json.load(file)["install"]
+    faults.add(_addressed(installed))
+    faults.tell()
     return sorted(_fetched(installed, target, work, faults.source), key=lambda wheel: wheel.name)
+
+
+def _addressed(installed: Sequence[Any]) -> Iterator[Problem]:
+    """Yields the wheels that another one requires by an address (PEP 508). pip takes them from there, whatever it was
+    told of an index."""
+    for item in installed:
+        if item["is_direct"]:
+            name, url = canonicalize_name(item["metadata"]["name"]), item["download_info"]["url"]
+            requirers = [
+                f"{other['metadata']['name']} requires {line}"
+                for other in installed
+                for line in other["metadata"].get("requires_dist", ())
+                if "@" in line and canonicalize_name(re.split(r"[^\w.-]", line)[0]) == name
+            ]
+            found = f"{name} from {url}: {'; '.join(requirers)}"
+            yield Problem("build.wheels", found, NAMED)
 
 
 def _fetched(installed: Sequence[Any], target: Target, work: str, source: str) -> Iterator[Wheel]:
@@ -84,6 +104,9 @@ def _explained(output: str, wanted: Sequence[Wanted], supply: Supply, target: Ta
     """Returns pip's complaint as problems."""
     if silent := _silent_index(output, supply):
         return silent
+    if unreached := re.search(r"Failed to connect to \S+ while fetching (\S+)", output):
+        found = f"one from {unreached[1]}, which can't be reached: another wheel requires it by this address"
+        return [Problem("build.wheels", found, NAMED)]
     conflict = re.search(r"The conflict is caused by:\n(.*?)\n\n", output + "\n\n", flags=re.S)
     if conflict is not None:
         lines = [

@@ -8,6 +8,7 @@ import csv
 import hashlib
 import os
 import zipfile
+import zlib
 from collections.abc import Mapping
 from email.message import Message
 from email.parser import Parser
@@ -17,6 +18,7 @@ from packaging.requirements import InvalidRequirement, Requirement
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.tags import Tag
 from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel_filename
+from packaging.version import InvalidVersion, Version
 
 from blumfeld.plugging.registry import GROUP
 
@@ -41,6 +43,8 @@ class Wheel(msgspec.Struct, frozen=True):
     """Names of its entry points in the group ``blumfeld.plugins``."""
     metadata: Mapping[str, str]
     """``Summary``, ``License-Expression`` and ``License`` where they are given."""
+    extras: frozenset[str] = frozenset()
+    """Names of its extras, in their canonical form."""
     kits: Mapping[str, str] = {}
     """Plug-in → module with its contract kit, of the group ``blumfeld.kits``."""
     url: str | None = None
@@ -59,6 +63,8 @@ _UNHASHED = ("", ".jws", ".p7s")
 _ALGORITHMS = ("sha256", "sha384", "sha512")
 """Those that the specification of wheels takes."""
 _KEPT = ("Summary", "License-Expression", "License")
+_UNREADABLE = (zipfile.BadZipFile, zlib.error, NotImplementedError, RuntimeError)
+"""What zipfile raises for a file that is broken, or has a compression that it doesn't know, or a password."""
 
 
 def read_wheel(path: str, url: str | None = None) -> Wheel:
@@ -75,11 +81,9 @@ def read_wheel(path: str, url: str | None = None) -> Wheel:
         with zipfile.ZipFile(path) as file:
             metadata, points = _dist_info(file, name)
             _check_record(file)
-    except zipfile.BadZipFile as error:
-        raise NotAWheel(f"no zip ({error})") from None
-    found = metadata.get("Name", ""), metadata.get("Version", "")
-    if (canonicalize_name(found[0]), found[1]) != (name, str(version)):
-        raise NotAWheel(f"its metadata is of {' '.join(found)}")
+    except _UNREADABLE as error:
+        raise NotAWheel(f"no zip that can be read ({error})") from None
+    _check_identity(metadata, name, version)
     requires_python = metadata.get("Requires-Python", "")
     try:
         requires = tuple(Requirement(line) for line in metadata.get_all("Requires-Dist", []))
@@ -97,9 +101,21 @@ def read_wheel(path: str, url: str | None = None) -> Wheel:
         requires_python=requires_python,
         plugins=tuple(sorted(points.get(GROUP, {}))),
         metadata={key: metadata[key] for key in _KEPT if key in metadata},
+        extras=frozenset(map(canonicalize_name, metadata.get_all("Provides-Extra", []))),
         kits=points.get(KITS, {}),
         url=url,
     )
+
+
+def _check_identity(metadata: Message, name: str, version: Version) -> None:
+    """Hold the metadata to the file's name. A version may be spelled in another way: 1.02 is 1.2."""
+    found = metadata.get("Name", ""), metadata.get("Version", "")
+    try:
+        same = (canonicalize_name(found[0]), Version(found[1])) == (name, version)
+    except InvalidVersion:
+        same = False
+    if not same:
+        raise NotAWheel(f"its metadata is of {' '.join(found)}")
 
 
 def sha256_of(path: str) -> str:
