@@ -196,7 +196,7 @@ class Writing:
         self._write_pyz(embedded, plan)
         bill = sbom.sbom_text(self._wheels, self._lock, version("blumfeld-builder"), recipe.target)
         write_text(folder, sbom.FILE, bill)
-        write_text(folder, deployment.UNIT_FILE, deployment.unit_text())
+        write_text(folder, deployment.UNIT_FILE, deployment.unit_text(recipe.manifest))
         container = deployment.containerfile_text(recipe.manifest, recipe.target)
         write_text(folder, deployment.CONTAINERFILE, container)
         if base is not None:

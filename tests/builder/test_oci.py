@@ -113,7 +113,7 @@ def test_a_tool_of_others_reads_the_layout(image: Path, tmp_path: Path, tool: st
                 timeout=60,
             ).stdout
         )
-        assert shown["config"]["Entrypoint"] == [f"/usr/bin/python{HERE}", "-m", "blumfeld.cli.main"]
+        assert shown["config"]["Entrypoint"] == [f"/usr/bin/python{HERE}", "-P", "-m", "blumfeld.cli.main"]
         assert shown["config"]["ExposedPorts"] == {"9092/tcp": {}}
     else:
         subprocess.run(

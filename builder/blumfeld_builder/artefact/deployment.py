@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+import os
+
 from blumfeld.kernel.manifest.sections import Manifest, listener_sections
+from blumfeld.kernel.supervising.restarts import STOP_S_MAX
 from blumfeld_builder.target import Target
 
 UNIT_FILE = "blumfeld.service"
 CONTAINERFILE = "Containerfile"
+STATE = "/var/lib/blumfeld"
 USER_ID = 10001
 """The user in a container: any that is nobody's on the host."""
 
 
-def unit_text() -> str:
+def unit_text(manifest: Manifest) -> str:
     """Returns the systemd unit.
 
     The artefact unpacks itself on its first start. A service has no home, so it gets a folder of its own for that.
     """
-    return """\
+    return f"""\
 # install -D broker.pyz /opt/blumfeld/broker.pyz
 # install -m 644 blumfeld.service /etc/systemd/system/
 # useradd --system --home-dir /var/lib/blumfeld --shell /usr/sbin/nologin blumfeld
@@ -39,19 +43,34 @@ Restart=on-failure
 RestartSec=5
 # 2: the manifest or an argument can't be run. Starting again would change nothing.
 RestartPreventExitStatus=2
-# A stop waits 5 s for open requests, then writes checkpoints.
-TimeoutStopSec=60
-KillSignal=SIGTERM
+# A stop waits 5 s for open requests, then writes checkpoints. Of several nodes one stops after the other.
+TimeoutStopSec={round(STOP_S_MAX) * (manifest.nodes + 1)}
+# The first process alone gets SIGTERM, and stops the others. A second SIGTERM would end a node at once.
+KillMode=mixed
 # One descriptor a connection, one for each log that is open.
 LimitNOFILE=100000
 NoNewPrivileges=true
 ProtectSystem=strict
+# A folder elsewhere that an option of a plug-in names, such as a file:// store, must stand here, too.
+ReadWritePaths={" ".join(map(_quoted, _elsewhere(manifest)))}
 ProtectHome=true
 PrivateTmp=true
 
 [Install]
 WantedBy=multi-user.target
 """
+
+
+def _elsewhere(manifest: Manifest) -> list[str]:
+    """Returns the log directories that are not below the state directory of the unit, in their order."""
+    places = [os.path.normpath(os.path.join(STATE, place)) for place in manifest.node.directories]
+    return [place for place in places if not f"{place}/".startswith(f"{STATE}/")]
+
+
+def _quoted(path: str) -> str:
+    """Returns a path as a word of a unit: in it spaces divide words, and a % begins a specifier."""
+    escaped = path.replace("%", "%%").replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{escaped}"'
 
 
 def containerfile_text(manifest: Manifest, target: Target) -> str:
@@ -72,7 +91,7 @@ VOLUME /var/lib/blumfeld
 {f"EXPOSE {ports}" if ports else "# The manifest has no fixed port."}
 STOPSIGNAL SIGTERM
 # Not broker.pyz: it notes each start in what it unpacked, which a file system that is only read forbids.
-ENTRYPOINT ["/opt/blumfeld/venv/bin/python", "-m", "blumfeld.cli.main"]
+ENTRYPOINT ["/opt/blumfeld/venv/bin/python", "-P", "-m", "blumfeld.cli.main"]
 CMD ["run"]
 """
 

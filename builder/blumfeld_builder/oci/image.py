@@ -65,7 +65,7 @@ def _config(base: Base, layer: Layer, ports: Sequence[int]) -> Mapping[str, Any]
         **inherited,
         "User": f"{USER_ID}:{USER_ID}",
         "Env": [*environment, f"PYTHONPATH=/{LIBRARY}"],
-        "Entrypoint": [base.python, "-m", "blumfeld.cli.main"],
+        "Entrypoint": [base.python, "-P", "-m", "blumfeld.cli.main"],
         "Cmd": ["run"],
         "WorkingDir": f"/{DATA}",
         "Volumes": {f"/{DATA}": {}},

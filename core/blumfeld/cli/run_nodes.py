@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 import gc
 import os
-import sys
 from collections.abc import Sequence
 from functools import partial
 
 from blumfeld import __version__
 from blumfeld.cli.cluster.questions import quorum_leader
+from blumfeld.cli.own_command import own_command
 from blumfeld.config.addresses import address_text
 from blumfeld.kernel.composing.plan import Plan, make_plan
 from blumfeld.kernel.manifest.sections import Manifest
@@ -77,8 +77,7 @@ async def _supervise(plans: Sequence[Plan], arguments: Sequence[str], logs: Even
 
 
 def _command(node_id: int, arguments: Sequence[str]) -> list[str]:
-    run = [sys.executable, "-m", "blumfeld.cli.main", "run", *arguments]
-    return [*run, "--node", str(node_id), "--supervisor", str(os.getpid())]
+    return [*own_command(), "run", *arguments, "--node", str(node_id), "--supervisor", str(os.getpid())]
 
 
 def _client_address(plan: Plan) -> tuple[str, int]:

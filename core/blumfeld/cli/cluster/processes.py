@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 
 from blumfeld.cli.cluster.state import ClusterError, NodeState
+from blumfeld.cli.own_command import own_command
 from blumfeld.kernel.runtime.process_ends import has_ended
 from blumfeld.kernel.supervising.restarts import READY
 
@@ -27,7 +27,7 @@ def start(node: NodeState, prefix: Sequence[str] = ()) -> int:
     """
     log = Path(node.log)
     before = log.stat().st_size if log.exists() else 0
-    command = [*prefix, sys.executable, "-m", "blumfeld.cli.main", "run", node.manifest]
+    command = [*prefix, *own_command(), "run", node.manifest]
     with log.open("ab") as out:
         process = subprocess.Popen(
             command, stdin=subprocess.DEVNULL, stdout=out, stderr=out, start_new_session=True
