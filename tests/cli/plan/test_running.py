@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from threading import Thread
 
 import pytest
@@ -80,6 +81,36 @@ def test_a_silent_server_is_waited_for_in_vain(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(running, "ANSWER_S_MAX", 0.05)
     with server(stays_silent) as port, pytest.raises(NoPlanError, match=r"no answer within 0\.05 s"):
         plan_of_broker("127.0.0.1", port)
+
+
+def sends_a_byte_now_and_then(connection: socket.socket) -> None:
+    connection.recv(1024)
+    connection.sendall(b"HTTP/1.0 200 OK\r\n\r\n")
+    with suppress(OSError):
+        for _ in range(500):
+            connection.sendall(b" ")
+            time.sleep(0.01)
+
+
+def test_a_metrics_port_that_never_ends_its_answer_is_waited_for_in_vain(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(running, "ANSWER_S_MAX", 0.2)
+    with (
+        server(sends_a_byte_now_and_then) as port,
+        pytest.raises(NoPlanError, match=r"no whole answer within 0\.2 s"),
+    ):
+        plan_of_url(f"http://127.0.0.1:{port}")
+
+
+def test_a_metrics_port_of_another_protocol_is_said() -> None:
+    def greets(connection: socket.socket) -> None:
+        connection.sendall(b"SSH-2.0-server\r\n")
+
+    with server(greets) as port, pytest.raises(NoPlanError, match=r"no HTTP .*SSH-2\.0-server"):
+        plan_of_url(f"http://127.0.0.1:{port}")
+    with pytest.raises(NoPlanError, match="nonnumeric port"):
+        plan_of_url("http://127.0.0.1:port")
 
 
 def result(code: int = 0, *values: str, message: str | None = None) -> DescribeConfigsResult:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from threading import Thread
 
 from blumfeld.cli.plan.errors import NoPlanError
 from blumfeld.client.asyncio_connection import AsyncioConnection, connect
@@ -112,21 +113,36 @@ def plan_of_url(url: str) -> PlanDocument:
     :param url: ``http://HOST:PORT``, with or without ``/build``
     :raises NoPlanError: it can't be reached, or what it answers is no document
     """
+    address = url if url.rstrip("/").endswith("/build") else url.rstrip("/") + "/build"
+    outcome: list[bytes | NoPlanError] = []
+    # A server may send a byte now and then for ever, and urllib's time-out is for each of them.
+    asking = Thread(target=lambda: outcome.append(_content(address)), daemon=True)
+    asking.start()
+    asking.join(ANSWER_S_MAX)
+    if not outcome:
+        raise NoPlanError(address, f"no whole answer within {ANSWER_S_MAX:g} s")
+    if isinstance(outcome[0], NoPlanError):
+        raise outcome[0]
+    return decoded(outcome[0], address)
+
+
+def _content(address: str) -> bytes | NoPlanError:
+    from http.client import HTTPException
     from urllib.error import HTTPError, URLError
     from urllib.request import urlopen
 
-    address = url if url.rstrip("/").endswith("/build") else url.rstrip("/") + "/build"
     try:
-        with urlopen(address, timeout=ANSWER_S_MAX) as answer:
-            content = answer.read(PLAN_BYTES_MAX)
+        with urlopen(address, timeout=2 * ANSWER_S_MAX) as answer:
+            return answer.read(PLAN_BYTES_MAX)  # type: ignore[no-any-return]
     except HTTPError as error:
-        raise NoPlanError(
-            address, f"HTTP {error.code}: no metrics port of a Blumfeld that knows its build"
-        ) from None
-    except (URLError, OSError, ValueError) as error:
-        reason = error.reason if isinstance(error, URLError) else error
-        raise NoPlanError(address, f"not reachable: {reason}") from None
-    return decoded(content, address)
+        why = f"HTTP {error.code}: no metrics port of a Blumfeld that knows its build"
+    except URLError as error:
+        why = f"not reachable: {error.reason}"
+    except HTTPException as error:
+        why = f"no HTTP that can be read: {error!r}"
+    except (OSError, ValueError) as error:
+        why = f"not reachable: {error}"
+    return NoPlanError(address, why)
 
 
 def decoded(data: bytes | str, where: str) -> PlanDocument:
