@@ -216,7 +216,17 @@ class Turn:
     together at the end, so many answers of one connection share one system call, and no ack precedes its write.
     """
 
-    __slots__ = ("_report", "begun", "dirty", "memory", "now_ms", "on_refused", "pool", "runtime")
+    __slots__ = (
+        "_report",
+        "begun",
+        "dirty",
+        "greetings",
+        "memory",
+        "now_ms",
+        "on_refused",
+        "pool",
+        "runtime",
+    )
 
     def __init__(self, runtime: Runtime, report: Report, pool: ReceivePool) -> None:
         self.runtime = runtime
@@ -229,6 +239,8 @@ class Turn:
         self.begun = False
         self.now_ms = runtime.monotonic_ms()
         """Start of this turn. One clock reading serves all connections, and is precise enough for idle time-outs."""
+        self.greetings = 0
+        """Reads in this turn of connections whose byte layer has given no plain bytes yet."""
         self.dirty: list[Flushable] = []
         """Connections that send at the end of this turn. A connection that adds itself must call :meth:`begin`, unless
         the turn has ``begun``."""
@@ -252,6 +264,7 @@ class Turn:
     def _end(self) -> None:
         dirty, self.dirty = self.dirty, []
         self.begun = False
+        self.greetings = 0
         # Batches were written in an earlier phase of this turn, so the frames in the pool may be overwritten now.
         self.pool.end_turn()
         for connection in dirty:

@@ -33,6 +33,7 @@ class Stream:
         "_ending",
         "_frame_bytes_max",
         "_goodbye",
+        "_greeting",
         "_large",
         "_reading",
         "_rest",
@@ -68,6 +69,8 @@ class Stream:
         self.dead = False
         self._goodbye = layer is None
         """Whether the layer has given its last bytes."""
+        self._greeting = layer is not None
+        """Whether the layer has given no plain bytes yet: its handshake comes first."""
         if layer is not None:
             layer.attach(self._layer_resumed)
 
@@ -165,6 +168,7 @@ class Stream:
         if reply:
             self.bound_unsent()
         if plain and not self.dead:
+            self._greeting = False
             self._feed(plain)
         if layer.waiting and not self.dead:
             self._stall |= ELSEWHERE

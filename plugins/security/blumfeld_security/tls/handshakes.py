@@ -11,11 +11,15 @@ from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from blumfeld.spi.hooks import Metric
-from blumfeld.spi.runtime import Runtime
+from blumfeld.spi.runtime import Runtime, pause
 from blumfeld_security.addresses import origin
 
 STEPS_AT_ONCE = 8
 """Steps that a worker takes together: to hand over costs the loop as much as a small step."""
+REST = 1.0
+"""Rest of a worker after its steps while others wait, in times of what they took: the clients of a burst have work with
+each answer, so without a rest they, the worker and the loop want more processors than two."""
+REST_MS_MAX = 20.0
 LOOK_MS = 250
 """Pause between two looks for handshakes whose time is over."""
 TIME_MS_MAX = 10_000
@@ -143,12 +147,15 @@ class Handshakes:
         queue = self._queue
         try:
             while queue:
+                began_ms = self.now_ms()
                 batch = [queue.popleft() for _ in range(min(STEPS_AT_ONCE, len(queue)))]
                 await self._runtime.offload(_work, [handshake.step for handshake, _ in batch])
                 now_ms = self.now_ms()
                 for handshake, queued_ms in batch:
                     handshake.deadline_ms += now_ms - queued_ms  # the time in our queue isn't the peer's
                     handshake.stepped()
+                if queue:
+                    await pause(self._runtime, min(REST * (now_ms - began_ms), REST_MS_MAX))
         finally:
             self._workers -= 1
 

@@ -136,6 +136,22 @@ def test_a_burst_is_worked_off_in_batches(
     assert handshakes._workers == 0
 
 
+def test_a_worker_rests_between_its_steps_while_others_wait(runtime: FakeRuntime, tmp_path: Path) -> None:
+    """The clients of a burst and the loop want processors, too."""
+    handshakes = Handshakes(runtime)
+    runtime.offload_delay_ms = lambda: 10.0
+    served, client = context(), client_context(tmp_path)
+    ends = [server(runtime, served, handshakes) for _ in range(3 * STEPS_AT_ONCE)]
+    for end in ends:
+        end.take(Stranger(client).step())
+    answered = []
+    for _ in range(6):
+        runtime.advance(10)
+        answered.append(sum(not end.layer.waiting for end in ends) // STEPS_AT_ONCE)
+    assert answered == [1, 1, 2, 2, 3, 3]
+    assert handshakes._workers == 0, "none rests when nobody waits"
+
+
 def test_counts_are_metrics(runtime: FakeRuntime, tmp_path: Path) -> None:
     handshakes = Handshakes(runtime)
     shake(server(runtime, context(), handshakes), Stranger(client_context(tmp_path)))

@@ -11,7 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from blumfeld.spi.transport import Limits, LoopFactory
+from blumfeld.net.readiness.streams import GREETINGS_MAX
+from blumfeld.spi.runtime import Phase, Runtime
+from blumfeld.spi.transport import Exchange, Limits, LoopFactory
 from blumfeld_kit.transport_contract.kit import (
     PATIENCE_S,
     Handler,
@@ -33,6 +35,7 @@ from blumfeld_security.tls.layer import TlsLayer
 from blumfeld_security.tls.settings import settings_of
 from tests.plugins.net_asyncio.net_asyncio_tools import NoLog
 from tests.plugins.security.tls.authority import client_context
+from tests.plugins.security.tls.ends import Stranger
 from tests.plugins.security.tls.test_layer import config, context
 
 DRIVERS: dict[str, tuple[MakeTransport, LoopFactory]] = {
@@ -132,6 +135,64 @@ def test_many_clients_at_once(served: Served) -> None:
         thread.join()
     assert len(done) == 30
     assert served.handshakes.completed == 30
+
+
+class CountedLayer(TlsLayer):
+    """Notes each read of a connection before its handshake has ended, and the end of each turn with one."""
+
+    __slots__ = ("runtime", "seen")
+
+    runtime: Runtime
+    seen: list[str]
+
+    def received(self, data: bytes | memoryview) -> tuple[bytes, bytes]:
+        """See ``ByteLayer.received``."""
+        if len(data) and not self.completed:
+            if not self.seen or self.seen[-1] != "hello":
+                self.runtime.at_end_of_turn(Phase.ANSWER, lambda: self.seen.append("end"))
+            self.seen.append("hello")
+        return super().received(data)
+
+
+def test_a_turn_takes_few_of_many_handshakes_that_begin_at_once(
+    served: Served,
+) -> None:
+    """Each costs the loop little, but a thousand of them would hold up all other requests. A connection whose
+    handshake is over doesn't wait behind them."""
+    seen: list[str] = []
+    handshakes = served.net.call(lambda: Handshakes(served.net.runtime, time_ms_max=60_000))
+
+    def layer() -> TlsLayer:
+        made = CountedLayer(served.served, handshakes)
+        made.runtime, made.seen = served.net.runtime, seen
+        return made
+
+    served.port = served.net.listen(served.handler, Limits(idle_ms_max=-1), layer)
+    talking = served.connect()
+    talking.sendall(framed(b"first"))
+    assert received(talking, 9) == framed(b"first")
+    strangers = [served.plain() for _ in range(3 * GREETINGS_MAX)]
+    assert on_the_loop(served, lambda: len(served.handler.opened_connections) == len(strangers) + 1)
+
+    def answered(exchange: Exchange, frame: memoryview) -> None:
+        seen.append("request")
+        echo(exchange, frame)
+
+    served.handler.on_request = answered
+    seen.clear()
+    hello = Stranger(served.client).step()
+    with served.net.held():
+        for stranger in strangers:
+            stranger.sendall(hello)
+        talking.sendall(framed(b"again"))
+    assert received(talking, 9) == framed(b"again")
+    assert on_the_loop(served, lambda: seen.count("hello") == len(strangers))
+    turns = " ".join(seen).replace("request ", "").split("end")
+    assert max(turn.count("hello") for turn in turns) == GREETINGS_MAX
+    if isinstance(
+        served.net.transport, AsyncioTransport
+    ):  # a ring reports sockets in the order of their bytes
+        assert seen.index("request") < seen.index("end")
 
 
 def test_a_client_that_sends_and_is_gone_is_served(served: Served) -> None:
