@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import pathlib
+import re
 import shlex
 import subprocess
 import sys
@@ -12,6 +13,7 @@ import sys
 import pytest
 
 from blumfeld.cli.main import main
+from blumfeld_kit.simulation import command
 from blumfeld_kit.simulation.seeds import seeds_of
 
 FRAGILE = "tests.kit.simulation.swarm.test_swarm:Fragile"
@@ -61,10 +63,18 @@ def test_no_seed_begins_when_the_time_is_over(capsys: pytest.CaptureFixture[str]
     assert capsys.readouterr().out.splitlines()[-1].startswith("1 seeds, ")
 
 
-def test_a_failure_prints_the_command_that_repeats_it(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_failure_prints_the_command_that_repeats_it(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A reduction says that it begins, and how far it is: here before each run."""
+    monkeypatch.setattr(command, "PROGRESS_S", 0.0)
     assert main(["simulate", "--seeds", "67", "--seconds", "60", "--workload", FRAGILE]) == 1
     shown = capsys.readouterr().out
-    assert "reduced in " in shown
+    assert re.search(r"^reducing it: 60 runs at most, of about \d+\.\d s or less each", shown, flags=re.M)
+    (runs,) = re.findall("reduced in ([0-9]+) runs", shown)
+    told = re.findall(r"^  \d+ s, run (\d+) begins; .* (\d+) events, blumfeld simulate", shown, flags=re.M)
+    assert [int(run) for run, _ in told] == list(range(1, int(runs) + 1))
+    assert int(told[-1][1]) < int(told[0][1])
     assert "a process was killed" in shown
     last = shown.splitlines()[-1]
     assert last.startswith("again: blumfeld ")

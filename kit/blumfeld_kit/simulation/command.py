@@ -17,7 +17,7 @@ from blumfeld_kit.simulation.cluster.workload import Cluster
 from blumfeld_kit.simulation.seeds import seeds_of
 from blumfeld_kit.simulation.swarm import FaultClass, Shape, SwarmFailure, SwarmReport
 from blumfeld_kit.simulation.swarm.faults import OF_ZOOKEEPER
-from blumfeld_kit.simulation.swarm.reduction import RUNS_MAX, shrunk
+from blumfeld_kit.simulation.swarm.reduction import RUNS_MAX, Tell, shrunk
 from blumfeld_kit.simulation.swarm.shape import KRAFT, SETTLE_S, ZOOKEEPER
 from blumfeld_kit.simulation.swarm.totals import Totals
 from blumfeld_kit.simulation.sweep import Result, sweep
@@ -32,6 +32,8 @@ from blumfeld_kit.simulation.workloads import (
 FAILED, REFUSED = 1, 2
 """Exit statuses."""
 NONE, ALL = "none", "all"
+PROGRESS_S = 5.0
+"""Real time between two lines about a reduction."""
 
 app = typer.Typer(name="simulate", add_completion=False)
 
@@ -136,7 +138,7 @@ def _show_all(results: Iterator[Result], make: MakeWorkload, *, shrink: bool, re
     began_s = time.monotonic()
     for seed, outcome, took_s in results:
         if isinstance(outcome, SwarmFailure):
-            _fail(console, outcome, make, shrink=shrink)
+            _fail(console, outcome, make, took_s, shrink=shrink)
         assert isinstance(outcome, SwarmReport)
         totals.add(outcome)
         if report is not None:
@@ -178,16 +180,22 @@ def _counts(counts: Mapping[str, int]) -> Table:
     return table
 
 
-def _fail(console: Console, failure: SwarmFailure, make: MakeWorkload, *, shrink: bool) -> None:
+def _fail(
+    console: Console, failure: SwarmFailure, make: MakeWorkload, took_s: float, *, shrink: bool
+) -> None:
     console.print(f"{failure.shape.seed:>6} FAILED: {failure.error!r}", markup=False)
     if shrink:
+        console.print(
+            f"reducing it: {RUNS_MAX} runs at most, of about {took_s:.1f} s or less each; --no-shrink leaves this out",
+            markup=False,
+        )
 
         def again(shape: Shape) -> SwarmFailure | None:
             outcome = run_shape(shape, make)
             return outcome if isinstance(outcome, SwarmFailure) else None
 
         command = failure.shape.command()
-        smallest, runs = shrunk(failure, again, RUNS_MAX)
+        smallest, runs = shrunk(failure, again, RUNS_MAX, _progress(console))
         console.print(
             f"reduced in {runs} runs, from {failure.events} events to {smallest.events}; as found: {command}",
             markup=False,
@@ -195,3 +203,21 @@ def _fail(console: Console, failure: SwarmFailure, make: MakeWorkload, *, shrink
         failure = smallest
     console.print(failure.told(), markup=False)
     raise typer.Exit(FAILED)
+
+
+def _progress(console: Console) -> Tell:
+    """Returns what prints how far a reduction is, a line every :data:`PROGRESS_S`; a run is not interrupted for it."""
+    began_s = told_s = time.monotonic()
+
+    def tell(run: int, smallest: SwarmFailure) -> None:
+        nonlocal told_s
+        now_s = time.monotonic()
+        if now_s - told_s >= PROGRESS_S:
+            told_s = now_s
+            console.print(
+                f"  {now_s - began_s:.0f} s, run {run} begins; smallest so far: {smallest.events} events, "
+                f"{smallest.shape.command()}",
+                markup=False,
+            )
+
+    return tell

@@ -14,6 +14,8 @@ RUNS_MAX = 60
 """Runs that one reduction may take."""
 SECONDS_MIN = 1.0
 
+Tell = Callable[[int, SwarmFailure], None]
+"""Is told before each run: its number from 1, and the smallest failure so far."""
 Try = Callable[[Shape], SwarmFailure | None]
 """Runs a shape. Returns its failure, or ``None``."""
 
@@ -43,7 +45,9 @@ def smaller(failure: SwarmFailure) -> Iterator[Shape]:
             yield msgspec.structs.replace(shape, seconds=round(shape.seconds * part, 1))
 
 
-def shrunk(failure: SwarmFailure, run: Try, runs_max: int = RUNS_MAX) -> tuple[SwarmFailure, int]:
+def shrunk(
+    failure: SwarmFailure, run: Try, runs_max: int = RUNS_MAX, tell: Tell | None = None
+) -> tuple[SwarmFailure, int]:
     """Return the smallest failure of the same kind that was found, and the number of runs it took.
 
     Greedy: each smaller shape that fails in the same way becomes the start of the next round.
@@ -54,6 +58,8 @@ def shrunk(failure: SwarmFailure, run: Try, runs_max: int = RUNS_MAX) -> tuple[S
             if runs >= runs_max:
                 return failure, runs
             runs += 1
+            if tell is not None:
+                tell(runs, failure)
             smaller_failure = run(shape)
             if smaller_failure is not None and smaller_failure.kind == failure.kind:
                 failure = smaller_failure
