@@ -213,6 +213,24 @@ class StorageDurability(StorageKit):
         with pytest.raises(OSError, match=ANY):
             node.open(TopicPartition("another", 0), directory_id=offline[0])
 
+    def test_a_write_in_an_offline_directory_tells_it_in_the_outcome(self, node: Node, log: Log) -> None:
+        """``write`` raises nothing when the directory goes offline behind ``place``: the outcome has the error, and
+        what was placed is gone.
+        """
+        self.need_simulated_disk(node)
+        log.fill(2)
+        log.log.place(make_batch(3), 0)
+        node.runtime.disk.inject(Fault(operation="fdatasync"))
+        with pytest.raises(OSError, match=ANY):
+            log.flush()
+        try:
+            outcome = log.write()
+        except OSError as error:
+            pytest.fail(f"write raised {error!r} in an offline directory; report it in the outcome")
+        assert isinstance(outcome.error, OSError)
+        assert outcome.written_end_offset == 2
+        assert (log.log.placed_end_offset, log.log.written_end_offset) == (2, 2)
+
     def test_a_cut_back_that_fails_takes_the_directory_offline(self, node: Node, log: Log) -> None:
         """When cutting back a failed write fails too, the directory goes offline: the file's contents are unknown."""
         self.need_simulated_disk(node)
@@ -286,6 +304,7 @@ class StorageDurability(StorageKit):
             assert at is not None
             assert at.offset == batch.base_offset
         disk.chill()
+        assert waited or not self.segment_files, "no read of cold bytes in files waited for the disk"
         if not waited:
             self.not_tried("no read waited for the disk, so all that was read lies in memory")
 

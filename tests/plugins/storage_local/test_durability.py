@@ -64,6 +64,7 @@ class TestTheContractWithASyncForEveryAck(StorageContract):
 
     # They wait for what has happened before the outcome here.
     test_a_sync_that_fails_takes_the_directory_offline = None  # type: ignore[assignment]
+    test_a_write_in_an_offline_directory_tells_it_in_the_outcome = None  # type: ignore[assignment]
     test_flush_messages_holds_the_outcome_until_the_sync = None  # type: ignore[assignment]
     test_flush_ms_flushes_after_that_time = None  # type: ignore[assignment]
     test_who_reads_meanwhile_sees_the_old_or_the_new = None  # type: ignore[assignment]
