@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from blumfeld.kernel.composing.plan import Plan
 from blumfeld.kernel.description.document import PlanDocument, document_of
@@ -31,12 +31,20 @@ async def describe(plan: Plan, make_broker: MakeBroker = make_broker) -> Descrip
     :raises ManifestError: a plug-in can't do what ``[config]`` says, or refuses the composition
     """
     async with short_lived_runtime() as runtime:
-        node = Node(plan, runtime, EventLogs(_silence), make_broker)
+        warnings: list[str] = []
+        logs = EventLogs(lambda: _collecting(warnings), "warning")
+        node = Node(plan, runtime, logs, make_broker)
+        logs.flush()
         return Description(
             document_of(plan, node.composition, node.broker),
-            place_of(plan, node.composition.transport.driver()),
+            place_of(plan, node.composition.transport.driver(), warnings),
         )
 
 
-def _silence() -> Render:
-    return lambda *_: None
+def _collecting(warnings: list[str]) -> Render:
+    """Returns what collects events as lines for a person."""
+
+    def render(_time_ms: int, _level: str, _logger: str, event: str, values: dict[str, Any]) -> None:
+        warnings.append("; ".join([event, *(f"{name}: {value}" for name, value in values.items())]))
+
+    return render

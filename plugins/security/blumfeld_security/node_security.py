@@ -14,6 +14,7 @@ from blumfeld.spi.scheduler import Lane
 from blumfeld.spi.security import Authorizer, BrokerConnectionHandler, Dialled, PeerSecurity
 from blumfeld.spi.transport import ByteLayer, ConnectionHandler, Listener
 from blumfeld_security.acls.composing import acl_authorizer, acl_handlers
+from blumfeld_security.acls.peers import Peers
 from blumfeld_security.audit.trail import Trail
 from blumfeld_security.options import Options
 from blumfeld_security.sasl.node_sasl import SASL_PROTOCOLS, NodeSasl
@@ -29,7 +30,8 @@ from blumfeld_security.tokens.handlers import token_handlers
 class NodeSecurity:
     """Made with the node, started before its first listener opens.
 
-    :raises CompositionRefused: a listener lacks what its protocol needs, or lets anyone control the cluster
+    :raises CompositionRefused: a listener lacks what its protocol needs, or lets anyone control the cluster; or no
+        controller could be elected
     """
 
     def __init__(self, composition: Composition) -> None:
@@ -50,6 +52,8 @@ class NodeSecurity:
                 if self._is_open(listener):
                     _refuse_open_controller(nth, listener)
         self.sasl = NodeSasl(composition, options)
+        if self.acls is not None:
+            Peers(composition, self._is_open, self.tls.protocol, self._own_user).check()
         self.token_secrets = TokenSecrets(self.sasl.token_settings)
 
     def _is_open(self, listener: Listener) -> bool:
@@ -59,6 +63,9 @@ class NodeSecurity:
             return listener.security_protocol == "PLAINTEXT"
         client_auth = self.tls.client_auth(listener)
         return client_auth == "none" or (client_auth == "requested" and self.authorizer is None)
+
+    def _own_user(self, listener: str) -> str | None:
+        return self.sasl.own_user(listener) if self.tls.protocol(listener) in SASL_PROTOCOLS else None
 
     async def start(self) -> None:
         """As ``Security.start``."""

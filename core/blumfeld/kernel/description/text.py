@@ -32,9 +32,11 @@ class Place(msgspec.Struct, frozen=True, kw_only=True):
     listeners: tuple[Listener, ...]
     driver: str
     """How the transport reaches the network on this machine."""
+    warnings: tuple[str, ...] = ()
+    """What the start would warn of, as far as it is known before anything opens."""
 
 
-def place_of(plan: Plan, driver: str) -> Place:
+def place_of(plan: Plan, driver: str, warnings: Iterable[str] = ()) -> Place:
     """Returns where the node of a plan runs."""
     node = plan.manifest.node
     return Place(
@@ -43,6 +45,7 @@ def place_of(plan: Plan, driver: str) -> Place:
         directories=tuple(node.directories),
         listeners=plan.listeners,
         driver=driver,
+        warnings=tuple(warnings),
     )
 
 
@@ -81,6 +84,7 @@ def _lines(document: PlanDocument, place: Place | None, origin: str) -> Iterator
     yield from _section("plug-ins", _plugin_rows(document, place))
     if place is not None:
         yield from _section("listeners", map(_listener_row, place.listeners))
+        yield from _section("warnings", _warning_rows(place.warnings))
     for kind, apis in document.apis.items():
         yield from _section(f"APIs on {kind} listeners", map(_api_row, apis))
     yield from _section("an ack means", ((f"acks={acks}", means) for acks, means in document.acks.items()))
@@ -149,6 +153,12 @@ def _listener_row(listener: Listener) -> tuple[str, ...]:
     if listener.security_protocol != "PLAINTEXT":
         notes.append(PROTOCOL_NOTES[listener.security_protocol])
     return (listener.name, listener.kind, where, ", ".join(notes))
+
+
+def _warning_rows(warnings: Iterable[str]) -> Iterator[tuple[str, ...]]:
+    for warning in warnings:
+        for nth, line in enumerate(textwrap.wrap(warning, LINE_CHARS)):
+            yield (f"  {line}" if nth else line,)
 
 
 def versions_text(low: int, high: int) -> str:

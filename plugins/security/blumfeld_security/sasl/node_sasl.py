@@ -297,6 +297,13 @@ class NodeSasl:
 
     # This node's own login
 
+    def own_user(self, listener: str) -> str | None:
+        """Returns the user by which this node logs in at a listener of other nodes; ``None`` where it can't log in."""
+        try:
+            return self.peer_login(listener).user
+        except CompositionRefused:  # told where such a listener is dialled
+            return None
+
     def peer_login(self, listener: str) -> PeerLogin:
         """Returns this node's login at a SASL listener of other nodes.
 

@@ -69,6 +69,7 @@ class PeerLogin:
 
     def __init__(self, runtime: Runtime, mechanism: str, login: Login) -> None:
         self._runtime = runtime
+        self.user = login.user
         self._mechanism = mechanism
         self._login = login
         self._salted: dict[tuple[bytes, int], bytes] = {}
