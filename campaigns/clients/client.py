@@ -62,6 +62,8 @@ class Client:
     """In which protocols it can be a static member."""
     regex_protocols: ClassVar[tuple[Protocol, ...]] = ("classic", "consumer")
     """In which protocols it can subscribe to a regular expression; with ``consumer`` the broker resolves it."""
+    reports_refusals: ClassVar[bool] = False
+    """Whether it ends with the error by which a node refused its login. Others try again until they are ended."""
 
     def __init__(self, bootstrap: str, protocol: Protocol = "classic") -> None:
         """``protocol`` is what its consumers speak.

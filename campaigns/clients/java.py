@@ -37,8 +37,12 @@ ASSIGNORS = {
 }
 NULL, SEPARATOR = "~null~", "\x1f"
 NO_HEADERS = b"NO_HEADERS"
-JVM_S = 60.0
-"""Time that a tool may take: a JVM starts in seconds, and the machine may be busy."""
+COLUMNS = 6
+"""Columns that ConsoleConsumer is told to print of a record."""
+JVM_S = 120.0
+"""Time that a tool may take: a JVM starts in seconds, on a busy machine in half a minute."""
+NOT_SENT = "ErrorLoggingCallback"
+"""ConsoleProducer's logger of records that weren't taken: the tool ends with status 0 all the same."""
 
 
 class JavaTools(Client):
@@ -49,6 +53,7 @@ class JavaTools(Client):
     protocols = ("classic", "consumer")
     assignors = ("range", "roundrobin", "cooperative-sticky", "uniform")
     regex_protocols = ("consumer",)
+    reports_refusals = True
     why_not: ClassVar = {"regex": "VerifiableConsumer has no regular expressions"}
 
     @classmethod
@@ -76,9 +81,13 @@ class JavaTools(Client):
         return ClusterView(brokers, {topic: int(count) for topic, count in matches})
 
     def produce(self, topic: str, samples: Sequence[Sample], how: Sending = AS_USUAL) -> None:
-        """By ConsoleProducer, a line a record."""
+        """By ConsoleProducer, a line a record.
+
+        :raises CheckFailed: a record wasn't taken; in the words of the client's log
+        """
         options = ["--topic", topic, "--compression-codec", how.codec, "--request-required-acks", how.acks]
         options += ["--command-property", f"enable.idempotence={str(how.idempotent).lower()}"]
+        options += ["--max-block-ms", str(int(WAIT_S * 1000))]
         for name, value in (
             ("parse.key", "true"),
             ("parse.headers", "true"),
@@ -90,7 +99,9 @@ class JavaTools(Client):
         lines = "".join(_line(sample) for sample in samples)
         command = tool_command(TOOLS + "ConsoleProducer")
         command += ["--bootstrap-server", self.bootstrap, *options, *self.access.java_options()]
-        run_program(command, lines.encode(), JVM_S)
+        printed = run_program(command, lines.encode(), JVM_S)
+        if NOT_SENT.encode() in printed:
+            raise CheckFailed(" / ".join(_log_of(printed)))
 
     def consume(self, topic: str, group: str, count: int) -> Consumed:
         """By ConsoleConsumer, which commits as it closes."""
@@ -282,13 +293,21 @@ def _text(content: bytes | None) -> str:
     return NULL if content is None else content.decode()
 
 
+def _log_of(printed: bytes) -> list[str]:
+    """Return the first message of the client's log, which goes to stdout, and the exceptions in it."""
+    lines = printed.decode(errors="replace").splitlines()
+    messages = [line.partition(" - ")[2] for line in lines if " - " in line]
+    exceptions = [line for line in lines if line.startswith(("org.apache.kafka.", "Caused by: "))]
+    return list(dict.fromkeys([*messages[:1], *exceptions]))
+
+
 def _records(printed: bytes) -> Consumed:
-    """Parse what ConsoleConsumer prints: time, partition, offset, headers, key, value."""
+    """Parse what ConsoleConsumer prints: time, partition, offset, headers, key, value. Other lines are its log's."""
     records: Consumed = []
     for line in printed.split(b"\n"):
-        if not line:
+        if line.count(SEPARATOR.encode()) < COLUMNS - 1:
             continue
-        timestamp, partition, offset, headers, key, value = line.split(SEPARATOR.encode(), 5)
+        timestamp, partition, offset, headers, key, value = line.split(SEPARATOR.encode(), COLUMNS - 1)
         records.append(
             Received(
                 int(partition.partition(b":")[2]),

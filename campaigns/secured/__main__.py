@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 import sys
 import tempfile
 import time
@@ -23,7 +24,7 @@ from rich.table import Table
 
 from blumfeld.testing.process import NodeError
 from campaigns.clients.access import Access
-from campaigns.clients.catalogue import CLIENTS
+from campaigns.clients.catalogue import CLIENTS, client_class
 from campaigns.clients.matrix import (
     FAILED,
     MARKS,
@@ -48,6 +49,8 @@ REFUSED_S = 30.0
 """Time that a client with a wrong login has at least. Many try again until they are ended."""
 TIMES = 3
 """It has so many times what its right login took."""
+REPORT_S = 240.0
+"""Time that a client has which ends by itself, and reports why."""
 AT_ONCE = 12
 """Clients with wrong logins at a time: they wait for the most part."""
 COLUMNS = (RECORDS, "resume", "idempotent", "topics", "groups", "transactions", REFUSED)
@@ -110,6 +113,7 @@ class Try:
         """Run it: nothing may come through, and a node must say why."""
         client, name = self.row.name, self.name
         right = self.row.cells.get(RECORDS)
+        reports = client_class(client).reports_refusals
         limit_s = max(REFUSED_S, TIMES * right.seconds if right is not None else 0.0)
         with tempfile.TemporaryDirectory(dir=cluster.folder) as folder:
             cell = run_cell(
@@ -117,19 +121,21 @@ class Try:
                 RECORDS,
                 cluster.bootstrap,
                 f"{client}-wrong-{time.time_ns():x}",
-                timeout_s=limit_s,
+                timeout_s=REPORT_S if reports else limit_s,
                 environment=self.wrong.access.save(Path(folder)),
             )
         words = self.wrong.said
         is_said = not words or sum(map(cluster.said, words)) > self.said_before
-        self.row.cells[name] = refused_cell(cell, name, "" if is_said else " or ".join(words))
+        reported = self.wrong.reported if reports else ""
+        self.row.cells[name] = refused_cell(cell, name, "" if is_said else " or ".join(words), reported)
         return self
 
 
-def refused_cell(cell: Cell, name: str, unsaid: str) -> Cell:
+def refused_cell(cell: Cell, name: str, unsaid: str, reported: str = "") -> Cell:
     """Turn the verdict of a check with a wrong login: nothing may come through.
 
     :param unsaid: the words that no node's log has though one must; empty if it has them
+    :param reported: what the client itself must say of it
     """
     if cell.verdict == NOT_OFFERED:
         return cell
@@ -137,6 +143,8 @@ def refused_cell(cell: Cell, name: str, unsaid: str) -> Cell:
         return replace(cell, verdict=FAILED, note=f"{name} came through")
     if unsaid:
         return replace(cell, verdict=FAILED, note=f"no node says: {unsaid}")
+    if not re.search(reported, cell.note):
+        return replace(cell, verdict=FAILED, note=f"the client doesn't report {reported}: {cell.note}")
     return replace(cell, verdict=OK)
 
 

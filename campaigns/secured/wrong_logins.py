@@ -19,6 +19,14 @@ class Wrong:
     access: Access
     said: tuple[str, ...]
     """The log of a node has one of these; none where the client itself ends the connection, perhaps without a word."""
+    reported: str
+    """A client that reports refusals says this, in the words of Java's."""
+
+
+SASL_FAILED = "SaslAuthenticationException"
+TLS_FAILED = "SslAuthenticationException"
+CUT_OFF = "disconnected|terminated during authentication"
+"""The node closes without a word what speaks another protocol."""
 
 
 def wrong_logins(cluster: SecuredCluster, access: Access) -> dict[str, Wrong]:
@@ -29,15 +37,18 @@ def wrong_logins(cluster: SecuredCluster, access: Access) -> dict[str, Wrong]:
     if access.by_tls:
         clear = access.protocol.replace("SSL", "PLAINTEXT")
         found["plain text to TLS"] = Wrong(
-            replace(access, protocol=clear), ("the client speaks plain text: its security.protocol must be",)
+            replace(access, protocol=clear),
+            ("the client speaks plain text: its security.protocol must be",),
+            CUT_OFF,
         )
         found["a signer that the client doesn't trust"] = Wrong(
-            replace(access, ca=str(cluster.folder / "nobody.pem")), ()
+            replace(access, ca=str(cluster.folder / "nobody.pem")), (), TLS_FAILED
         )
     else:
         found["TLS to plain text"] = Wrong(
             replace(access, protocol="SASL_SSL", ca=str(cluster.folder / "signer.pem")),
             ("TLS came to a listener that speaks SASL_PLAINTEXT",),
+            CUT_OFF,
         )
     return found
 
@@ -47,24 +58,33 @@ def _wrong_users(cluster: SecuredCluster, access: Access) -> dict[str, Wrong]:
         return {}
     if access.mechanism == TOKEN:
         forged = replace(access, token_file=str(cluster.folder / "forged"))
-        return {"a forged token": Wrong(forged, ("the signature is wrong",))}
-    wrong_password = Wrong(replace(access, password="wrong"), ("wrong password", "the proof is wrong"))
+        return {"a forged token": Wrong(forged, ("the signature is wrong",), SASL_FAILED)}
+    wrong_password, no_user = replace(access, password="wrong"), replace(access, user="nobody")
     return {
-        "a wrong password": wrong_password,
-        "an unknown user": Wrong(replace(access, user="nobody"), ("no such user",)),
-        "a user without rights": Wrong(replace(access, user=STRANGER), (f"principal=User:{STRANGER}",)),
+        "a wrong password": Wrong(wrong_password, ("wrong password", "the proof is wrong"), SASL_FAILED),
+        "an unknown user": Wrong(no_user, ("no such user",), SASL_FAILED),
+        "a user without rights": Wrong(
+            replace(access, user=STRANGER), (f"principal=User:{STRANGER}",), "TopicAuthorizationException"
+        ),
     }
 
 
 def _wrong_certificates(cluster: SecuredCluster, access: Access) -> Mapping[str, Wrong]:
     kinds = {
-        "an expired certificate": ("expired", "certificate has expired"),
-        "a foreign certificate": ("foreign", "no signer in this node's truststore has signed it"),
+        "an expired certificate": ("expired", "certificate has expired", "certificate_expired"),
+        "a foreign certificate": (
+            "foreign",
+            "no signer in this node's truststore has signed it",
+            "unknown_ca",
+        ),
     }
     found = {
-        name: Wrong(replace(access, **cluster.shown(file)), (said,)) for name, (file, said) in kinds.items()
+        name: Wrong(replace(access, **cluster.shown(file)), (said,), f"{TLS_FAILED}.*{alert}")
+        for name, (file, said, alert) in kinds.items()
     }
     found["no certificate"] = Wrong(
-        replace(access, certificate="", key=""), ("the client sent no certificate",)
+        replace(access, certificate="", key=""),
+        ("the client sent no certificate",),
+        f"{TLS_FAILED}.*certificate_required",
     )
     return found

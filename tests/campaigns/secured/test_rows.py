@@ -16,6 +16,8 @@ from campaigns.secured.wrong_logins import wrong_logins
 
 SCRAM = Access("127.0.0.1:1", "SASL_PLAINTEXT", "SCRAM-SHA-256", "alice", "correct horse")
 
+SAID = "login failed reason='the proof is wrong: user 'alice''"
+
 
 class FakeCluster:
     def __init__(self, folder: Path, log: str) -> None:
@@ -32,7 +34,7 @@ def _cluster(folder: Path, log: str = "") -> Any:
     return FakeCluster(folder, log)
 
 
-def _tried(folder: Path, monkeypatch: pytest.MonkeyPatch, cell: Cell, log: str, before: int = 0) -> Row:
+def _tried(folder: Path, monkeypatch: pytest.MonkeyPatch, cell: Cell, log: str, client: str) -> Row:
     used = []
 
     def run_cell(*_: object, environment: dict[str, str], **__: object) -> Cell:
@@ -41,20 +43,31 @@ def _tried(folder: Path, monkeypatch: pytest.MonkeyPatch, cell: Cell, log: str, 
 
     monkeypatch.setattr(campaign, "run_cell", run_cell)
     cluster = _cluster(folder, log)
-    row = Row("confluent-kafka")
-    Try(row, "a wrong password", wrong_logins(cluster, SCRAM)["a wrong password"], before).tried(cluster)
+    row = Row(client)
+    Try(row, "a wrong password", wrong_logins(cluster, SCRAM)["a wrong password"], 0).tried(cluster)
     assert used == ["wrong"]
     return row
 
 
 def test_a_wrong_password_must_not_come_through(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    said = "login failed reason='the proof is wrong: user 'alice''"
+    client = "confluent-kafka"
     refused = Cell(FAILED, "refused", 1.0)
-    assert problems([_tried(tmp_path, monkeypatch, refused, said)]) == []
-    through = problems([_tried(tmp_path, monkeypatch, Cell(OK, "", 1.0), said)])
+    assert problems([_tried(tmp_path, monkeypatch, refused, SAID, client)]) == []
+    through = problems([_tried(tmp_path, monkeypatch, Cell(OK, "", 1.0), SAID, client)])
     assert through == ["confluent-kafka, a wrong password: a wrong password came through"]
-    unsaid = problems([_tried(tmp_path, monkeypatch, refused, "nothing of it")])
+    unsaid = problems([_tried(tmp_path, monkeypatch, refused, "nothing of it", client)])
     assert unsaid == ["confluent-kafka, a wrong password: no node says: wrong password or the proof is wrong"]
+
+
+def test_java_must_report_the_refusal_and_not_run_out_of_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reported = Cell(FAILED, "[p] … / org.apache.kafka.common.errors.SaslAuthenticationException: …", 1.0)
+    assert problems([_tried(tmp_path, monkeypatch, reported, SAID, "java")]) == []
+    late = Cell(FAILED, "killed after 30 s", 30.0)
+    assert problems([_tried(tmp_path, monkeypatch, late, SAID, "java")]) == [
+        "java, a wrong password: the client doesn't report SaslAuthenticationException: killed after 30 s"
+    ]
 
 
 def test_each_way_in_has_its_own_wrong_logins(tmp_path: Path) -> None:
