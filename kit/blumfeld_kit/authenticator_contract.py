@@ -17,8 +17,8 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Generator
-from typing import NamedTuple
+from collections.abc import Awaitable, Callable, Generator
+from typing import Any, NamedTuple, TypeVar
 
 import pytest
 
@@ -52,6 +52,7 @@ GARBAGE = (
 )
 """Tokens that no client should send."""
 
+T = TypeVar("T")
 Client = Generator[bytes, bytes, None]
 """Yields a client's tokens, and is sent the replies."""
 
@@ -65,8 +66,10 @@ class Ended(NamedTuple):
     offloads: int
     """Pieces of work that were handed to workers."""
     slowest_ms: float
-    """CPU time of the slowest step on the loop."""
+    """CPU time of the slowest step on the loop, with what it does there before its completion is done."""
     lifetime_ms: float | None
+    told: tuple[str, ...] = ()
+    """What the client and the log were told before the end: replies, and ``Stepped.refused``."""
 
 
 class AuthenticatorContract:
@@ -78,10 +81,13 @@ class AuthenticatorContract:
     password = "the right password"
     """The password, key or token of :attr:`user`."""
     wrong = "another password"
+    """A secret that isn't taken. For a mechanism of tokens: one that is forged, or has ended."""
     unknown = "malice"
     """A user that the mechanism doesn't know."""
     names_users = True
     """Whether a client names its user beside its secret. A bearer token names it itself."""
+    garbage: tuple[bytes, ...] = ()
+    """More messages that no client should send, of a form that comes further into your mechanism."""
 
     def make_mechanisms(self, runtime: FakeRuntime) -> Mechanisms:
         """What your plug-in's ``blumfeld_authenticators`` gives. It knows :attr:`user` and its :attr:`password`."""
@@ -153,10 +159,11 @@ class AuthenticatorContract:
         assert len({ended.offloads for ended in refused}) == 1
 
     def test_no_secret_is_in_an_error(self) -> None:
-        """A client, and the node's log, are told neither the right password nor the one that was tried."""
+        """A client, and the node's log, are told neither the right password nor the one that was tried: by the refusal,
+        or by a message before it (RFC 7628)."""
         for ended in self._refused():
             refusal = ended.refusal
-            said = f"{refusal} {refusal!r} {getattr(refusal, 'message', '')} {vars(refusal)}"
+            said = f"{refusal} {refusal!r} {getattr(refusal, 'message', '')} {vars(refusal)} {ended.told}"
             assert self.password not in said
             assert self.wrong not in said
 
@@ -165,7 +172,7 @@ class AuthenticatorContract:
     ) -> None:
         """At every place of an exchange. A defect would have a traceback in the log for each frame of a stranger."""
         longest = self._ended(runtime, mechanisms, self.user, self.password).steps
-        for token in GARBAGE:
+        for token in (*GARBAGE, *self.garbage):
             for before in range(longest):
                 client = _spoiling(self.client(runtime, self.user, self.password), before, token)
                 ended = drive(runtime, self._begun(mechanisms), client)
@@ -173,9 +180,10 @@ class AuthenticatorContract:
                 assert ended.refusal is None or ended.refusal.code == ErrorCode.SASL_AUTHENTICATION_FAILED
 
     def test_a_step_holds_nobody_up(self, runtime: FakeRuntime, mechanisms: Mechanisms) -> None:
-        """Neither a right login nor garbage takes long on the loop: all clients wait meanwhile."""
+        """Neither a right login nor garbage takes long on the loop, in the step or in a task that it waits for: all
+        clients wait meanwhile."""
         slowest_ms = self._ended(runtime, mechanisms, self.user, self.password).slowest_ms
-        for token in GARBAGE:
+        for token in (*GARBAGE, *self.garbage):
             client = _spoiling(self.client(runtime, self.user, self.password), 0, token)
             slowest_ms = max(slowest_ms, drive(runtime, self._begun(mechanisms), client).slowest_ms)
         assert slowest_ms < STEP_MS_MAX
@@ -241,45 +249,58 @@ def drive(runtime: FakeRuntime, authenticator: Authenticator, client: Client) ->
 
     :raises BaseException: whatever the authenticator raises but ``BrokerError``: that is a defect of it
     """
-    steps, offloads, slowest_ms = 0, 0, 0.0
-    offload = runtime.offload
-
-    def counted(*work: object) -> object:
-        nonlocal offloads
-        offloads += 1
-        return offload(*work)  # type: ignore[arg-type]
-
-    runtime.offload = counted  # type: ignore[assignment, method-assign]
-    timed = _Timed(authenticator)
-    try:
+    steps, slowest_ms = 0, 0.0
+    told: list[str] = []
+    with _CountedOffloads(runtime) as offloads:
         token = next(client)
         while True:
             steps += 1
             assert steps <= STEPS_MAX, f"an exchange has more than {STEPS_MAX} steps"
-            stepped = _stepped(runtime, timed, token)
-            slowest_ms = max(slowest_ms, timed.took_ms)
+            began, offloaded_s = time.process_time(), offloads.seconds
+            stepped = _stepped(runtime, authenticator, token)
+            on_loop_s = time.process_time() - began - (offloads.seconds - offloaded_s)
+            slowest_ms = max(slowest_ms, on_loop_s * 1000)
             if isinstance(stepped, BrokerError):
-                return Ended(None, stepped, steps, offloads, slowest_ms, None)
+                return Ended(None, stepped, steps, offloads.count, slowest_ms, None, tuple(told))
             if stepped.principal is not None:
-                return Ended(stepped.principal, None, steps, offloads, slowest_ms, stepped.lifetime_ms)
+                return Ended(
+                    stepped.principal,
+                    None,
+                    steps,
+                    offloads.count,
+                    slowest_ms,
+                    stepped.lifetime_ms,
+                    tuple(told),
+                )
+            told += [stepped.reply.decode(errors="replace"), stepped.refused or ""]
             try:
                 token = client.send(stepped.reply)
             except StopIteration:
-                return Ended(None, None, steps, offloads, slowest_ms, None)
-    finally:
-        runtime.offload = offload  # type: ignore[method-assign]
+                return Ended(None, None, steps, offloads.count, slowest_ms, None, tuple(told))
 
 
-class _Timed:
-    """An authenticator whose last step's CPU time is known."""
+class _CountedOffloads:
+    """Within it a runtime's offloaded work is counted, and its CPU time is known."""
 
-    def __init__(self, authenticator: Authenticator) -> None:
-        self._authenticator = authenticator
-        self.took_ms = 0.0
+    def __init__(self, runtime: FakeRuntime) -> None:
+        self._runtime, self._offload = runtime, runtime.offload
+        self.count, self.seconds = 0, 0.0
 
-    def step(self, token: bytes) -> Stepped | Completion[Stepped]:
-        began = time.process_time()
-        try:
-            return self._authenticator.step(token)
-        finally:
-            self.took_ms = (time.process_time() - began) * 1000
+    def __enter__(self) -> _CountedOffloads:
+        self._runtime.offload = self._counted  # type: ignore[method-assign]
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._runtime.offload = self._offload  # type: ignore[method-assign]
+
+    def _counted(self, work: Callable[..., T], *args: Any) -> Awaitable[T]:
+        self.count += 1
+
+        def timed() -> T:
+            began = time.process_time()
+            try:
+                return work(*args)
+            finally:
+                self.seconds += time.process_time() - began
+
+        return self._offload(timed)

@@ -4,11 +4,17 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+import json
 import time
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
+
+pytest.importorskip("joserfc")
+
+from joserfc import jwt
+from joserfc.jwk import ECKey
 
 from blumfeld.config.values import BrokerConfig
 from blumfeld.spi.completion import Completion
@@ -16,7 +22,8 @@ from blumfeld.spi.context import Principal
 from blumfeld.spi.security import Mechanisms, Stepped
 from blumfeld.wire.errors import BrokerError, ErrorCode
 from blumfeld_kit.authenticator_contract import AuthenticatorContract, Client
-from blumfeld_kit.fakes.runtime import FakeRuntime
+from blumfeld_kit.fakes.runtime import EPOCH_MS, FakeRuntime
+from blumfeld_security.exchanges.oauthbearer import ERROR_READ, bearer_message
 from blumfeld_security.exchanges.passwords import PasswordHash
 from blumfeld_security.exchanges.scram import SHA_256, SHA_512, ScramClient, ScramMechanism, credential_of
 from blumfeld_security.options import Options
@@ -31,6 +38,8 @@ ITERATIONS = 4_096
 class Own(AuthenticatorContract):
     """The security plug-in's own mechanisms, with a file of users and credentials of SCRAM."""
 
+    config: ClassVar[dict[str, Any]] = {}
+
     def make_mechanisms(self, runtime: FakeRuntime) -> Mechanisms:
         digest = hashlib.scrypt(self.password.encode(), salt=SALT, n=1 << 10, r=8, p=1, dklen=32)
         line = f"{self.user} = '{PasswordHash(10, 8, 1, SALT, digest)}'"
@@ -39,7 +48,7 @@ class Own(AuthenticatorContract):
         image = SimpleNamespace(
             features={"metadata.version": 25}, section=lambda name: sections.get(name, {})
         )
-        config = {"sasl.enabled.mechanisms": ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"]}
+        config = {"sasl.enabled.mechanisms": ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"], **self.config}
         listener = SimpleNamespace(name="SASL", security_protocol="SASL_SSL")
         composition: Any = SimpleNamespace(
             runtime=runtime,
@@ -88,6 +97,51 @@ class TestScram512(Own):
 
     def client(self, runtime: FakeRuntime, user: str, password: str) -> Client:
         return scram(SHA_512, user, password)
+
+
+NOW_S = EPOCH_MS // 1000
+ISSUER_KEY, FORGER_KEY = (ECKey.generate_key("P-256", {"kid": "one", "alg": "ES256"}) for _ in range(2))
+
+
+def bearer_token(key: ECKey, ends_s: int) -> str:
+    claims = {"sub": "alice", "iat": NOW_S, "exp": ends_s, "aud": "kafka"}
+    token: str = jwt.encode({"alg": "ES256", "kid": "one"}, claims, key)
+    return token
+
+
+class TestOauthbearer(Own):
+    """A token names its user, so there is no unknown user; a forged one is told so before it is refused."""
+
+    mechanism = "OAUTHBEARER"
+    password = bearer_token(ISSUER_KEY, NOW_S + 600)
+    wrong = bearer_token(FORGER_KEY, NOW_S + 600)
+    names_users = False
+    garbage = (
+        bearer_message("a" * 200_000),
+        bearer_message("a." * 100_000),
+        bearer_message(f"{'e' * 65_000}.."),
+        bearer_message(f"{password.partition('.')[0]}..{'A' * 60_000}"),
+        bearer_message(password, {"x": "y" * 200_000})[:-1],
+        bearer_message(password).replace(b"n,,", b"n,a=mallory,"),
+    )
+    config: ClassVar[dict[str, Any]] = {
+        "sasl.enabled.mechanisms": ["OAUTHBEARER"],
+        "sasl.oauthbearer.jwks.endpoint.url": "file:///keys.json",
+        "sasl.oauthbearer.expected.audience": ["kafka"],
+    }
+
+    def make_mechanisms(self, runtime: FakeRuntime) -> Mechanisms:
+        keys = [ISSUER_KEY.as_dict(private=False)]
+        runtime.files.write_atomically("/keys.json", json.dumps({"keys": keys}).encode())
+        return super().make_mechanisms(runtime)
+
+    def client(self, runtime: FakeRuntime, user: str, password: str) -> Client:
+        if (yield bearer_message(password)):
+            yield ERROR_READ
+
+
+class TestOauthbearerThatHasEnded(TestOauthbearer):
+    wrong = bearer_token(ISSUER_KEY, NOW_S - 60)
 
 
 class Tags(AuthenticatorContract):
@@ -224,12 +278,55 @@ class Slow(Tags):
         return step
 
 
+class SlowBehind(Slow):
+    """Hashes on the loop, in a task that the step waits for."""
+
+    def step(self, runtime: FakeRuntime) -> Any:
+        right = super().step(runtime)
+
+        def step(token: bytes) -> Completion[Stepped]:
+            stepped: Completion[Stepped] = Completion()
+
+            async def hash_it() -> None:
+                try:
+                    stepped.complete(right(token))
+                except BrokerError as error:
+                    stepped.fail(error)
+
+            runtime.spawn(hash_it(), "hash")
+            return stepped
+
+        return step
+
+
+class TalksBefore(Tags):
+    """Repeats what it was sent in a message before the refusal."""
+
+    def step(self, runtime: FakeRuntime) -> Any:
+        right = super().step(runtime)
+
+        def step(token: bytes) -> Stepped:
+            if token == ERROR_READ:
+                raise refused()
+            try:
+                return right(token)  # type: ignore[no-any-return]
+            except BrokerError:
+                return Stepped(reply=b"no", refused=f"wrong: {token!r}")
+
+        return step
+
+    def client(self, runtime: FakeRuntime, user: str, password: str) -> Client:
+        if (yield f"{user}:{password}".encode()):
+            yield ERROR_READ
+
+
 @pytest.mark.parametrize(
     ("wrong", "test"),
     [
         (TellsUsers, "test_a_refusal_tells_no_wrong_password_from_an_unknown_user"),
         (Quick, "test_a_refusal_tells_no_wrong_password_from_an_unknown_user"),
         (Talks, "test_no_secret_is_in_an_error"),
+        (TalksBefore, "test_no_secret_is_in_an_error"),
         (Trusts, "test_a_wrong_password_is_refused"),
     ],
 )
@@ -248,6 +345,7 @@ GARBAGE_TEST = "test_garbage_is_refused_and_no_error_but_a_refusal_rises"
         (Trusts, GARBAGE_TEST, AssertionError),
         (Remembers, "test_exchanges_of_two_connections_say_nothing_of_each_other", AssertionError),
         (Slow, "test_a_step_holds_nobody_up", AssertionError),
+        (SlowBehind, "test_a_step_holds_nobody_up", AssertionError),
     ],
 )
 def test_a_mechanism_that_is_wrong_in_more_than_one_login_fails_it(
