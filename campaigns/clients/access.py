@@ -13,6 +13,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from campaigns.clients.verdicts import NotOffered
+
 VARIABLE = "BLUMFELD_ACCESS"
 JAVA_FILE = "java.properties"
 """The same settings for Java's clients; it lies beside the file that the variable names."""
@@ -38,6 +40,8 @@ class Access:
     password: str = ""
     token_file: str = ""
     """A file with the bearer token."""
+    endpoint: str = ""
+    """Where an issuer gives the token instead, for ``user`` and ``password`` as a client's id and secret."""
     ca: str = ""
     certificate: str = ""
     """Shown to the broker, with ``key``; "" for none."""
@@ -58,11 +62,14 @@ class Access:
         path = folder / "access.json"
         path.write_text(json.dumps(asdict(self)))
         (folder / JAVA_FILE).write_text("".join(f"{key}={value}\n" for key, value in self._java().items()))
-        allowed = f"{ALLOWED_URLS}=file://{self.token_file}" if self.mechanism == TOKEN else ""
+        allowed = f"{ALLOWED_URLS}={self._token_url()}" if self.mechanism == TOKEN else ""
         return {VARIABLE: str(path), "JAVA_TOOL_OPTIONS": allowed}
 
+    def _token_url(self) -> str:
+        return self.endpoint or f"file://{self.token_file}"
+
     def librdkafka(self, *, program: bool = False) -> dict[str, Any]:
-        """For confluent-kafka; for kcat as ``program``, which has no way to bring a token."""
+        """For confluent-kafka; for kcat as ``program``, which has no way to bring a token of a file."""
         if self.protocol == "PLAINTEXT":
             return {}
         given: dict[str, Any] = {"security.protocol": self.protocol}
@@ -72,7 +79,15 @@ class Access:
             given |= {"ssl.certificate.location": self.certificate, "ssl.key.location": self.key}
         if self.mechanism:
             given["sasl.mechanism"] = self.mechanism
-        if self.mechanism == TOKEN and not program:
+        if self.endpoint:
+            given |= {
+                "sasl.oauthbearer.method": "oidc",
+                "sasl.oauthbearer.client.id": self.user,
+                "sasl.oauthbearer.client.secret": self.password,
+                "sasl.oauthbearer.token.endpoint.url": self.endpoint,
+                "https.ca.location": self.ca,
+            }
+        elif self.mechanism == TOKEN and not program:
             given["oauth_cb"] = lambda _: (self.token, 4_000_000_000.0)
         elif self.mechanism:
             given |= {"sasl.username": self.user, "sasl.password": self.password}
@@ -125,6 +140,7 @@ class Access:
         """For programs that are driven by JSON: the contents of the files in place of their paths."""
         if self.protocol == "PLAINTEXT":
             return {}
+        self._check_file()
         read = {name: Path(path).read_text() for name, path in self._files() if path}
         return {
             "tls": self.by_tls,
@@ -144,12 +160,18 @@ class Access:
     def _python(self) -> dict[str, Any]:
         if self.protocol == "PLAINTEXT":
             return {}
+        self._check_file()
         given: dict[str, Any] = {"security_protocol": self.protocol}
         if self.mechanism:
             given["sasl_mechanism"] = self.mechanism
         if self.mechanism and self.mechanism != TOKEN:
             given |= {"sasl_plain_username": self.user, "sasl_plain_password": self.password}
         return given
+
+    def _check_file(self) -> None:
+        """:raises NotOffered: the client takes a token, and doesn't ask an issuer for it"""
+        if self.endpoint:
+            raise NotOffered("the client leaves it to its user to bring a token")
 
     def _java(self) -> dict[str, str]:
         given = {"security.protocol": self.protocol}
@@ -160,15 +182,23 @@ class Access:
             both.write_text(Path(self.key).read_text() + Path(self.certificate).read_text())
             given |= {"ssl.keystore.type": "PEM", "ssl.keystore.location": str(both)}
         if self.mechanism:
-            login = "" if self.mechanism == TOKEN else f' username="{self.user}" password="{self.password}"'
+            login = self._jaas_options()
             given["sasl.mechanism"] = self.mechanism
             given["sasl.jaas.config"] = f"{LOGIN_MODULES[self.mechanism]} required{login};"
         if self.mechanism == TOKEN:
-            given["sasl.oauthbearer.token.endpoint.url"] = f"file://{self.token_file}"
+            given["sasl.oauthbearer.token.endpoint.url"] = self._token_url()
             given["sasl.login.callback.handler.class"] = (
                 "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginCallbackHandler"
             )
+        if self.endpoint:
+            given["sasl.oauthbearer.client.credentials.client.id"] = self.user
+            given["sasl.oauthbearer.client.credentials.client.secret"] = self.password
         return given
+
+    def _jaas_options(self) -> str:
+        if self.endpoint:
+            return f' ssl.truststore.type="PEM" ssl.truststore.location="{self.ca}"'
+        return "" if self.mechanism == TOKEN else f' username="{self.user}" password="{self.password}"'
 
 
 def access() -> Access:

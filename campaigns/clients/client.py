@@ -197,7 +197,12 @@ def run_program(command: Sequence[str], stdin: bytes | None = None, timeout_s: f
 
 
 def _tail(printed: bytes | None) -> str:
-    lines = (printed or b"").decode(errors="replace").strip().splitlines()
+    """Return the last lines, without the frames of Java's exceptions."""
+    lines = [
+        line
+        for line in (printed or b"").decode(errors="replace").strip().splitlines()
+        if not line.lstrip().startswith(("at ", "... "))
+    ]
     return " / ".join(lines[-3:])[-300:]
 
 

@@ -41,6 +41,8 @@ COLUMNS = 6
 """Columns that ConsoleConsumer is told to print of a record."""
 JVM_S = 120.0
 """Time that a tool may take: a JVM starts in seconds, on a busy machine in half a minute."""
+BLOCKED_S = 25.0
+"""Longest wait of a record for a broker. Each has its own: a check with a wrong login sends three."""
 NOT_SENT = "ErrorLoggingCallback"
 """ConsoleProducer's logger of records that weren't taken: the tool ends with status 0 all the same."""
 
@@ -87,7 +89,7 @@ class JavaTools(Client):
         """
         options = ["--topic", topic, "--compression-codec", how.codec, "--request-required-acks", how.acks]
         options += ["--command-property", f"enable.idempotence={str(how.idempotent).lower()}"]
-        options += ["--max-block-ms", str(int(WAIT_S * 1000))]
+        options += ["--max-block-ms", str(int(BLOCKED_S * 1000))]
         for name, value in (
             ("parse.key", "true"),
             ("parse.headers", "true"),

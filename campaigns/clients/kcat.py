@@ -96,8 +96,10 @@ class Kcat(Client):
         return {0: (offsets[0], offsets[1], offsets[2])}
 
     def _login(self) -> list[str]:
-        if self.access.mechanism == TOKEN:
+        if self.access.mechanism == TOKEN and not self.access.endpoint:
             raise NotOffered("kcat has no way to bring a token but from an issuer's endpoint")
+        if self.access.endpoint and b"oidc" not in run_program(["kcat", "-V"]):
+            raise NotOffered("this kcat is built without OIDC")
         return [
             part for item in self.access.librdkafka(program=True).items() for part in ("-X", "=".join(item))
         ]

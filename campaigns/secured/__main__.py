@@ -44,6 +44,8 @@ from campaigns.terminal import console_of, refused
 NAMES = [name for name in CLIENTS if name != "kafka-tools"]
 RECORDS = "none"
 """The column that produces without compression, and consumes in a group."""
+WRONG_RECORDS = "auto-create"
+"""The column that is tried with a wrong login: it has the fewest records."""
 REFUSED = "wrong-login"
 REFUSED_S = 30.0
 """Time that a client with a wrong login has at least. Many try again until they are ended."""
@@ -118,7 +120,7 @@ class Try:
         with tempfile.TemporaryDirectory(dir=cluster.folder) as folder:
             cell = run_cell(
                 client,
-                RECORDS,
+                WRONG_RECORDS,
                 cluster.bootstrap,
                 f"{client}-wrong-{time.time_ns():x}",
                 timeout_s=REPORT_S if reports else limit_s,

@@ -6,9 +6,11 @@ comes in there, is a super user, as the nodes are.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 from confluent_kafka.admin import AdminClient
 
@@ -24,9 +26,9 @@ from campaigns.secured.identities import (
     STRANGER,
     USER,
     make_certificates,
-    make_token,
     make_users,
 )
+from campaigns.secured.issuer import KEYS, TOKEN_PATH, Issuer
 from campaigns.secured.nodes import Face, bootstrap, secured_nodes, write_manifest
 
 BETWEEN = "SCRAM-SHA-512"
@@ -36,7 +38,10 @@ MECHANISMS = ("PLAIN", *SCRAMS, TOKEN)
 SASL = ("SASL_PLAINTEXT", "SASL_SSL")
 LISTENERS = {"TLS": "SSL", "MUTUAL": "SSL", "CLEAR": "SASL_PLAINTEXT", "BOTH": "SASL_SSL"}
 """Listeners of clients, with their protocols."""
-WAYS = ("TLS", "mutual TLS", *(f"{name} {protocol}" for protocol in SASL for name in MECHANISMS))
+ENDPOINT = "OIDC"
+"""OAUTHBEARER with a token of the issuer's endpoint; by the mechanism's own name it lies in a file."""
+LOGINS = (*MECHANISMS, ENDPOINT)
+WAYS = ("PLAINTEXT", "TLS", "mutual TLS", *(f"{name} {protocol}" for protocol in SASL for name in LOGINS))
 """The names of :meth:`SecuredCluster.accesses`."""
 OPEN = "OPEN"
 FACES = (
@@ -66,8 +71,8 @@ class SecuredCluster:
         self.folder = folder
         self._everyone = everyone
         make_certificates(folder)
-        make_token(folder)
         make_users(folder)
+        self.issuer = Issuer(folder)
         self.nodes = secured_nodes(count, folder, [face.name for face in FACES], laid)
         for node in self.nodes:
             write_manifest(node, self.nodes, FACES, self._config(), self._sections(transport))
@@ -83,24 +88,27 @@ class SecuredCluster:
 
         :raises NodeError: a node did not start
         """
-        start_together(self.nodes, self.nodes)
+        with mock.patch.dict(os.environ, {"SSL_CERT_FILE": str(self.folder / "signer.pem")}):  # the issuer's
+            start_together(self.nodes, self.nodes)
         admin = AdminClient({"bootstrap.servers": self.bootstrap, "log_level": 2})
         give_credentials(admin, (USER, STRANGER, NODE), PASSWORD, SCRAMS)
         if not self._everyone:
             give_rights(admin, USER, RIGHTS)
 
     def stop(self) -> None:
-        """End all nodes."""
+        """End all nodes, and the issuer."""
         end_together(self.nodes)
+        self.issuer.close()
 
     def said(self, text: str) -> int:
         """How often the nodes have said something."""
         return sum(node.printed_count(text) for node in self.nodes)
 
     def accesses(self, user: str = USER) -> dict[str, Access]:
-        """The ways in, by name. Tokens are of one user alone."""
+        """The ways in, by name. The token in the file is of one user alone."""
         tls = {"ca": str(self.folder / "signer.pem")}
         ways = {
+            "PLAINTEXT": Access(self.bootstrap),
             "TLS": Access(self.at("TLS"), "SSL", **tls),
             "mutual TLS": Access(self.at("MUTUAL"), "SSL", **tls, **self.shown(user)),
         }
@@ -112,6 +120,15 @@ class SecuredCluster:
                 ways[f"{mechanism} {protocol}"] = Access(
                     self.at(listener), protocol, mechanism, **login, **more
                 )
+            ways[f"{ENDPOINT} {LISTENERS[listener]}"] = Access(
+                self.at(listener),
+                LISTENERS[listener],
+                TOKEN,
+                user,
+                PASSWORD,
+                endpoint=self.issuer.url + TOKEN_PATH,
+                **tls,
+            )
         return ways
 
     def shown(self, name: str) -> dict[str, str]:
@@ -147,7 +164,7 @@ class SecuredCluster:
             "sasl.enabled.mechanisms": list(MECHANISMS),
             "sasl.mechanism.inter.broker.protocol": BETWEEN,
             "sasl.mechanism.controller.protocol": "PLAIN",
-            "sasl.oauthbearer.jwks.endpoint.url": f"file://{self.folder / 'keys.json'}",
+            "sasl.oauthbearer.jwks.endpoint.url": self.issuer.url + KEYS,
             "sasl.oauthbearer.expected.issuer": ISSUER,
             "sasl.oauthbearer.expected.audience": [AUDIENCE],
         }

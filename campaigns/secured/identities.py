@@ -1,11 +1,9 @@
-"""Certificates, users, a bearer token and its issuer's keys for one run, in files of a folder."""
+"""Certificates and users for one run, in files of a folder."""
 
 from __future__ import annotations
 
-import json
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 from cryptography.hazmat.primitives import serialization
@@ -16,7 +14,6 @@ ISSUER, AUDIENCE = "https://issuer.example", "brokers"
 USER, STRANGER, NODE = "alice", "mallory", "node"
 """A user with rights, one that logs in and has none, and the nodes themselves."""
 PASSWORD = "correct horse"
-TOKEN_S = 86_400
 
 
 def make_certificates(folder: Path) -> None:
@@ -59,27 +56,3 @@ def make_users(folder: Path) -> None:
         hashed += done.stdout
     private(folder / "users.toml", f"[users]\n{hashed}".encode())
     private(folder / "login.toml", f'user = "{NODE}"\npassword = "{PASSWORD}"\n'.encode())
-
-
-def make_token(folder: Path) -> None:
-    """Write the issuer's public key as ``keys.json``, a token of the user as ``token``, and one that another key has
-    signed as ``forged``.
-    """
-    from joserfc import jwt
-    from joserfc.jwk import RSAKey
-
-    key, other = (RSAKey.generate_key(2048, {"kid": "one"}) for _ in range(2))
-    (folder / "keys.json").write_text(
-        json.dumps({"keys": [key.as_dict(private=False, kid="one", alg="RS256")]})
-    )
-    now_s = int(time.time())
-    claims = {
-        "sub": USER,
-        "iss": ISSUER,
-        "aud": AUDIENCE,
-        "iat": now_s,
-        "exp": now_s + TOKEN_S,
-        "scope": "kafka",
-    }
-    for name, signed_by in (("token", key), ("forged", other)):
-        (folder / name).write_text(jwt.encode({"alg": "RS256", "kid": "one"}, claims, signed_by))

@@ -10,6 +10,7 @@ import attrs
 from campaigns.clients.access import TOKEN, Access
 from campaigns.secured.cluster import SecuredCluster
 from campaigns.secured.identities import STRANGER
+from campaigns.secured.issuer import EXPIRED, FORGED, TOKEN_PATH
 
 
 @attrs.frozen
@@ -42,12 +43,13 @@ def wrong_logins(cluster: SecuredCluster, access: Access) -> dict[str, Wrong]:
             CUT_OFF,
         )
         found["a signer that the client doesn't trust"] = Wrong(
-            replace(access, ca=str(cluster.folder / "nobody.pem")), (), TLS_FAILED
+            replace(access, ca=str(cluster.folder / "nobody.pem")), (), f"{TLS_FAILED}|PKIX path"
         )
     else:
+        in_tls = access.protocol.replace("PLAINTEXT", "SSL")
         found["TLS to plain text"] = Wrong(
-            replace(access, protocol="SASL_SSL", ca=str(cluster.folder / "signer.pem")),
-            ("TLS came to a listener that speaks SASL_PLAINTEXT",),
+            replace(access, protocol=in_tls, ca=str(cluster.folder / "signer.pem")),
+            (f"TLS came to a listener that speaks {access.protocol}",),
             CUT_OFF,
         )
     return found
@@ -56,6 +58,8 @@ def wrong_logins(cluster: SecuredCluster, access: Access) -> dict[str, Wrong]:
 def _wrong_users(cluster: SecuredCluster, access: Access) -> dict[str, Wrong]:
     if not access.mechanism:
         return {}
+    if access.endpoint:
+        return _wrong_tokens(access)
     if access.mechanism == TOKEN:
         forged = replace(access, token_file=str(cluster.folder / "forged"))
         return {"a forged token": Wrong(forged, ("the signature is wrong",), SASL_FAILED)}
@@ -66,6 +70,18 @@ def _wrong_users(cluster: SecuredCluster, access: Access) -> dict[str, Wrong]:
         "a user without rights": Wrong(
             replace(access, user=STRANGER), (f"principal=User:{STRANGER}",), "TopicAuthorizationException"
         ),
+    }
+
+
+def _wrong_tokens(access: Access) -> dict[str, Wrong]:
+    """Tokens that an issuer should not give. A client may see by itself that one has ended, or that it got none."""
+    issuer = access.endpoint.removesuffix(TOKEN_PATH)
+    return {
+        "a forged token": Wrong(
+            replace(access, endpoint=issuer + FORGED), ("the signature is wrong",), SASL_FAILED
+        ),
+        "an expired token": Wrong(replace(access, endpoint=issuer + EXPIRED), (), SASL_FAILED),
+        "a wrong secret": Wrong(replace(access, password="wrong"), (), "401"),
     }
 
 

@@ -231,7 +231,7 @@ def _build(folder: Path) -> None:
         for member in members:
             member.name = member.name.removeprefix(INSIDE)
         files.extractall(folder, members, filter="data")
-    configure = "bash ./configure --disable-gssapi --disable-curl"
+    configure = "bash ./configure --disable-gssapi"
     make = " && ".join(
         f"make -j{os.cpu_count()} -C {part} {target}"
         for part, target in (("src", ""), ("src-cpp", ""), ("tests", "build"))
