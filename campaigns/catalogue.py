@@ -124,6 +124,10 @@ security | 60 min | Java, Go and node for all clients
   Unmodified clients log in at secured nodes: TLS, mutual TLS, each SASL mechanism in clear and in TLS, wrong logins.
   campaigns.secured ?--peer=peer
 
+secured-tools | 10 min | Java
+  kafka-acls, kafka-configs and kafka-delegation-tokens at each of three secured nodes, and logins by what they gave.
+  campaigns.secured.tools ?--peer=peer
+
 secure-rolling | 5 min
   Three nodes go from PLAINTEXT to SASL_SSL under load, one at a time, and change certificates: what is lost, and gaps.
   campaigns.secured.rolling [ --out bench-results/secure-rolling.json ]

@@ -42,6 +42,8 @@ class Access:
     """A file with the bearer token."""
     endpoint: str = ""
     """Where an issuer gives the token instead, for ``user`` and ``password`` as a client's id and secret."""
+    login_options: str = ""
+    """More options of Java's login module, each behind a space."""
     ca: str = ""
     certificate: str = ""
     """Shown to the broker, with ``key``; "" for none."""
@@ -198,7 +200,9 @@ class Access:
     def _jaas_options(self) -> str:
         if self.endpoint:
             return f' ssl.truststore.type="PEM" ssl.truststore.location="{self.ca}"'
-        return "" if self.mechanism == TOKEN else f' username="{self.user}" password="{self.password}"'
+        if self.mechanism == TOKEN:
+            return ""
+        return f' username="{self.user}" password="{self.password}"{self.login_options}'
 
 
 def access() -> Access:

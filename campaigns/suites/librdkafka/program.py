@@ -20,7 +20,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from campaigns.clients.client import CheckFailed, cache_folder, run_program
+from campaigns.secured.cluster import SecuredCluster
 from campaigns.secured.identities import NODE, PASSWORD
+from campaigns.secured.issuer import EXPIRED, MALFORMED, TOKEN_PATH
 from campaigns.suites.librdkafka.summary import outcomes_of, part_of, whole_of
 from campaigns.suites.librdkafka.unsupported import reason_to_skip
 from campaigns.suites.outcomes import FAILED, SKIPPED, Outcome
@@ -41,13 +43,20 @@ KAFKA_VERSION = "4.3.1"
 TIMEOUT_MULTIPLIER = 3
 IN_PARTS = {
     "0081_admin": "0081-admin.c",
+    "0126_oauthbearer_oidc": "0126-oauthbearer_oidc.c",
     "0135_sasl_credentials": "0135-sasl_credentials.cpp",
     "0142_reauthentication": "0142-reauthentication.c",
 }
 """Tests whose first failing part ends them, and their sources: their parts run one by one."""
-_PART = re.compile(r"^(?:static )?void (do_test\w*)\(", re.MULTILINE)
+_PART = re.compile(r"^(?:static )?void\s(do_test\w*)\(", re.MULTILINE)
 _PREFIX = "do_test_"
-_NO_PARTS = ("apis", "unclean_destroy")
+_OIDC = "produce_consumer_with_OIDC"
+_NO_PARTS = (
+    "apis",
+    "unclean_destroy",
+    *(f"{_OIDC}_{forms}" for forms in ("jwt_bearer", "metadata_authentication", "sub_claim")),
+)
+"""Functions that only call other parts, several times."""
 TOOLS = {
     "kafka-topics.sh": "org.apache.kafka.tools.TopicCommand",
     "kafka-acls.sh": "org.apache.kafka.tools.AclCommand",
@@ -182,6 +191,7 @@ class RdkafkaSuite:
             **({"SUBTESTS": f"{_function(run.part)}:"} if run.part else {}),
             **({"KAFKA_PATH": str(place)} if given.peer else {}),
             **({} if self.secured is None else _certificates(self.secured.cluster.folder)),
+            **({} if self.secured is None else _endpoints(self.secured.cluster)),
         }
 
 
@@ -272,6 +282,19 @@ def _certificates(folder: Path) -> dict[str, str]:
         "SSL_all_cas_pem": "signer.pem",
     }
     return {"SSL_password": PASSWORD, **{name: str(folder / file) for name, file in files.items()}}
+
+
+def _endpoints(cluster: SecuredCluster) -> dict[str, str]:
+    """Return the variables in which 0126 looks for the issuer, and for the key of a client's assertions."""
+    url, folder = cluster.issuer.url, cluster.folder
+    return {
+        "VALID_OIDC_URL": url + TOKEN_PATH,
+        "INVALID_OIDC_URL": url + MALFORMED,
+        "EXPIRED_TOKEN_OIDC_URL": url + EXPIRED,
+        "OAUTHBEARER_CLIENT_PRIVATE_KEY": str(folder / "assertion.key"),
+        "OAUTHBEARER_CLIENT_PRIVATE_KEY_ENCRYPTED": str(folder / "assertion.encrypted.key"),
+        "OAUTHBEARER_CLIENT_PRIVATE_KEY_PASSWORD": PASSWORD,
+    }
 
 
 def _prepared(place: Path, source: Path, bootstrap: str, peer: Path | None, login: Mapping[str, str]) -> Path:

@@ -8,7 +8,7 @@ _SHARE_GROUPS = "share groups (KIP-932) aren't there"
 _SECURED = "it needs nodes with ACLs and SASL: --secured"
 _KERBEROS = "it changes sasl.kerberos.min.time.before.relogin; there is no Kerberos"
 _REASONS = {
-    r"01[78]\d_|0190_|01[34]\d_\w+/share_": _SHARE_GROUPS,
+    r"01[78]\d_|0190_|01[34]\d_\w+/share_|0126_\w+/produce_share_": _SHARE_GROUPS,
     r"0081_admin/(Incremental)?AlterConfigs": _KERBEROS,
 }
 _REASONS_IN_CLEAR = {r"0109_|0115_|0119_|0081_admin/(\w*Acls|UserScramCredentials)": _SECURED}

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from campaigns.clients.access import VARIABLE, Access, access
+from campaigns.clients.access import JAVA_FILE, TOKEN, VARIABLE, Access, access
+from campaigns.clients.verdicts import NotOffered
 
 SCRAM = Access("127.0.0.1:1", "SASL_SSL", "SCRAM-SHA-256", "alice", "correct horse", ca="/ca.pem")
 
@@ -40,3 +41,24 @@ def test_each_client_gets_the_login_in_its_own_words() -> None:
     }
     assert SCRAM.kafka_python()["sasl_plain_username"] == "alice"
     assert SCRAM.kafka_python()["ssl_cafile"] == "/ca.pem"
+
+
+def test_a_client_that_asks_an_issuer_is_given_its_endpoint(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    url = "https://localhost:1/token"
+    oidc = Access("127.0.0.1:1", "SASL_SSL", TOKEN, "alice", "a secret", endpoint=url, ca="/ca.pem")
+    for program in (False, True):
+        given = oidc.librdkafka(program=program)
+        assert given["sasl.oauthbearer.method"] == "oidc"
+        assert given["sasl.oauthbearer.token.endpoint.url"] == url
+        assert (given["sasl.oauthbearer.client.id"], given["https.ca.location"]) == ("alice", "/ca.pem")
+        assert "sasl.password" not in given
+    environment = oidc.save(tmp_path)
+    assert environment["JAVA_TOOL_OPTIONS"].endswith(f"allowed.urls={url}")
+    java = (tmp_path / JAVA_FILE).read_text()
+    assert f"sasl.oauthbearer.token.endpoint.url={url}" in java
+    assert "sasl.oauthbearer.client.credentials.client.secret=a secret" in java
+    for other in (oidc.kafka_python, oidc.aiokafka, oidc.to_json):
+        with pytest.raises(NotOffered):
+            other()

@@ -56,3 +56,13 @@ def test_a_line_of_the_log_is_no_record(client: JavaTools, tmp_path: Path) -> No
     (tmp_path / "said").write_text(f"{RETRIED}{RECORD}\n{RETRIED}")
     [record] = client.consume("t", "g", 1)
     assert (record.offset, record.key, record.value) == (7, b"key", f"value {SEPARATOR}".encode())
+
+
+def test_a_tool_that_fails_is_told_without_the_frames_of_its_exception(
+    client: JavaTools, tmp_path: Path
+) -> None:
+    (tmp_path / "peer").write_text(f"#!/bin/sh\ncat {tmp_path / 'said'} >&2\nexit 1\n")
+    frames = "\n\tat org.apache.kafka.A.b(A.java:1)" * 5
+    (tmp_path / "said").write_text(f"Exception: first{frames}\nCaused by: second{frames}\n\t... 12 more\n")
+    with pytest.raises(CheckFailed, match=r"exit status 1: Exception: first / Caused by: second$"):
+        client.group_ids()

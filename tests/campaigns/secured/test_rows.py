@@ -79,11 +79,17 @@ def test_each_way_in_has_its_own_wrong_logins(tmp_path: Path) -> None:
         "SASL_PLAINTEXT": (SCRAM, [*users, "TLS to plain text"]),
         "SASL_SSL": (Access(protocol="SASL_SSL", mechanism="PLAIN"), [*users, *in_tls]),
         "a token": (Access(protocol="SASL_SSL", mechanism=TOKEN), ["a forged token", *in_tls]),
+        "an endpoint": (
+            Access(protocol="SASL_SSL", mechanism=TOKEN, endpoint="https://localhost:1/token"),
+            ["a forged token", "an expired token", "a wrong secret", *in_tls],
+        ),
+        "PLAINTEXT": (Access(), ["TLS to plain text"]),
         "SSL": (Access(protocol="SSL"), in_tls),
         "mutual": (Access(protocol="SSL", certificate="alice.pem"), [*certificates, *in_tls]),
     }
     for access, expected in ways.values():
         assert list(wrong_logins(cluster, access)) == expected
+    assert wrong_logins(cluster, Access())["TLS to plain text"].access.protocol == "SSL"
     for way, clear in (("SASL_SSL", "SASL_PLAINTEXT"), ("SSL", "PLAINTEXT")):
         assert wrong_logins(cluster, ways[way][0])["plain text to TLS"].access.protocol == clear
 
