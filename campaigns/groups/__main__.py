@@ -59,7 +59,8 @@ def main(arguments: list[str] | None = None) -> int:
                 return 1
     print(
         f"{total['seeds']} seeds, {total['faults']} faults, {total['requests']} requests, "
-        f"{total['rebalances']} rebalances, {total['checks']} invariants checked, "
+        f"{total['rebalances']} rebalances, {total['resolutions']} resolutions of expressions "
+        f"({total['overtaken']} overtaken), {total['checks']} invariants checked, "
         f"{total['violations']} violations"
     )
     return 1 if total["violations"] else 0
@@ -80,6 +81,8 @@ def run_one(seed: int, minutes: float, mode: str, total: Counter[str]) -> bool:
         faults=simulation.events,
         requests=simulation.requests,
         rebalances=oracle.rebalances,
+        resolutions=oracle.resolutions,
+        overtaken=oracle.overtaken,
         checks=oracle.checks,
         violations=int(failure is not None),
     )

@@ -1,6 +1,7 @@
 """A node with one partition of groups on virtual time: the shard under its host and the handlers in front of it.
 
-The test decides on the log (:class:`ModelLog`) and on the cluster.
+The test decides on the log (:class:`ModelLog`), on the cluster, on what clients may see of it (:class:`ModelRights`),
+and on how busy the node is (:class:`BusyScheduler`).
 """
 
 from __future__ import annotations
@@ -15,9 +16,10 @@ from blumfeld.coordinator.groups.shard import GroupsShard
 from blumfeld.coordinator.runtime.coordinator import Coordinator
 from blumfeld.coordinator.runtime.record_runs import RecordRun
 from blumfeld.coordinator.runtime.shard_contract import LogItem
-from blumfeld.spi.completion import Completion
+from blumfeld.spi.completion import Completion, Steps
 from blumfeld.spi.groups import CoordinatorRecord, GroupProtocol, Producer
-from blumfeld.wire.api import request_class, response_class
+from blumfeld.spi.scheduler import Finished, Lane, Scheduler, Work
+from blumfeld.wire.api import ApiKey, request_class, response_class
 from blumfeld.wire.codec import decode, encode
 from blumfeld.wire.errors import BrokerError, ErrorCode
 from blumfeld.wire.schema import Message
@@ -100,6 +102,68 @@ class ModelLog:
         return cut
 
 
+class ModelRights:
+    """The topics that clients may not describe when they subscribe by an expression."""
+
+    def __init__(self) -> None:
+        self.hidden: frozenset[str] = frozenset()
+        self.generation = 0
+
+    def hide(self, names: frozenset[str]) -> None:
+        """These, and no others, from now on."""
+        self.hidden = names
+        self.generation += 1
+
+
+class ContextWithRights(ModelContext):
+    """``RequestContext`` of a client whose rights change, also after its request was answered."""
+
+    def __init__(self, rights: ModelRights, api_key: int, api_version: int, client_id: str) -> None:
+        super().__init__(api_key, api_version, client_id)
+        self._rights = rights
+
+    @property
+    def rights_generation(self) -> int:
+        """As ``RequestContext.rights_generation``."""
+        return self._rights.generation
+
+    def authorize(self, operation: str, resource_type: str, name: str, *, quiet: bool = False) -> bool:
+        """As ``RequestContext.authorize``."""
+        hidden = self.api_key == ApiKey.CONSUMER_GROUP_HEARTBEAT and name in self._rights.hidden
+        return not (hidden and (operation, resource_type) == ("Describe", "Topic"))
+
+
+class BusyScheduler(Scheduler):
+    """A scheduler whose lane of coordinators is busy: each piece of work waits for :attr:`delay_ms`. So much may happen
+    between two slices of a long computation."""
+
+    def __init__(self, runtime: FakeRuntime) -> None:
+        super().__init__(runtime.monotonic_ms, lambda callback: runtime.call_later(0, callback))
+        self.delay_ms: Callable[[], float] = lambda: 0
+        self._runtime = runtime
+
+    def run(
+        self,
+        lane: Lane,
+        steps: Steps[Any],
+        finished: Finished | None = None,
+        *,
+        wanted: Callable[[], bool] | None = None,
+        at_once: bool = True,
+    ) -> Work:
+        """As ``Scheduler.run``."""
+        delay_ms = self.delay_ms() if lane is Lane.COORDINATORS else 0
+        if delay_ms > 0:
+            steps = self._later(steps, delay_ms)
+        return super().run(lane, steps, finished, wanted=wanted, at_once=at_once)
+
+    def _later(self, steps: Steps[Any], delay_ms: float) -> Steps[Any]:
+        due: Completion[None] = Completion()
+        self._runtime.call_later(delay_ms, lambda: due.complete(None))
+        yield due
+        return (yield from steps)
+
+
 class QuietEvents:
     """``EventLog`` that keeps what was said."""
 
@@ -129,6 +193,8 @@ class GroupsNode:
         self.protocols = list(protocols)
         self.config = BrokerConfig({"group.initial.rebalance.delay.ms": 0, **(config or {})})
         self.log = ModelLog(self.runtime)
+        self.rights = ModelRights()
+        self.scheduler = self.runtime.scheduler = BusyScheduler(self.runtime)
         self.events = QuietEvents()
         self.loads = 0
         self.shard: GroupsShard | None = None
@@ -196,7 +262,7 @@ class GroupsNode:
                 answered.complete(read(done.result()))
 
         try:
-            answer = handler.handle(request, ModelContext(key, version, client_id))
+            answer = handler.handle(request, ContextWithRights(self.rights, key, version, client_id))
         except BrokerError as error:
             answered.complete(refused(error))
             return answered

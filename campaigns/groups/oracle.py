@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 from blumfeld.coordinator.groups.records import decode_record
 from blumfeld.coordinator.groups.shard import GroupsShard
 from blumfeld.spi.groups import CoordinatorRecord, GroupShard
-from blumfeld.wire.messages.group_coordinator_records import OffsetCommitKey, OffsetCommitValue
+from blumfeld.wire.messages.group_coordinator_records import (
+    ConsumerGroupRegularExpressionKey,
+    ConsumerGroupRegularExpressionValue,
+    OffsetCommitKey,
+    OffsetCommitValue,
+)
 from blumfeld_kit.groups.model import compacted
 from blumfeld_kit.groups.states import difference, state_of
 from campaigns.groups.consumer_member import ConsumerMember
@@ -32,7 +38,10 @@ VOLATILE = frozenset(
 """Fields of classic groups that no record has: a rebalance in flight (ADR 0006); ``protocols``: the log has one."""
 CLASSIC_GROUP = 2
 GROUP_EPOCH = 3
+REGEX = 16
 """Record types."""
+OVERTAKEN = 0
+"""Version of a resolution that topics or rights have overtaken, so that it is done again."""
 SETTLED = ("Stable", "Empty")
 
 
@@ -52,6 +61,10 @@ class Oracle:
         self.checks = 0
         self.rebalances = 0
         """Group epochs and generations that the log tells of."""
+        self.resolutions = 0
+        """Expressions that the log has topics for."""
+        self.overtaken = 0
+        """Those of them that are done again."""
 
     # One owner at a time
 
@@ -86,7 +99,9 @@ class Oracle:
     # The log
 
     def placed(self, items: Sequence[CoordinatorRecord]) -> None:
-        """:raises ViolationError: a committed offset goes back"""
+        """:raises ViolationError: a committed offset goes back, or an expression has other topics than those that it
+        matches and that clients may describe now
+        """
         shard = self._node.shard
         assert shard is not None
         for item in items:
@@ -96,6 +111,23 @@ class Oracle:
                 decoded = decode_record({1: (OffsetCommitKey, OffsetCommitValue)}, item)
                 assert decoded is not None
                 self._committed(shard, decoded[1], decoded[2])
+            elif kind == REGEX and item.value is not None:
+                types = {REGEX: (ConsumerGroupRegularExpressionKey, ConsumerGroupRegularExpressionValue)}
+                decoded = decode_record(types, item)
+                assert decoded is not None
+                self._resolved(decoded[1], decoded[2])
+
+    def _resolved(self, key: object, value: object) -> None:
+        assert isinstance(key, ConsumerGroupRegularExpressionKey)
+        assert isinstance(value, ConsumerGroupRegularExpressionValue)
+        self.checks += 1
+        self.resolutions += 1
+        self.overtaken += value.version == OVERTAKEN
+        hidden = self._node.rights.hidden
+        matched = (name for name in self._node.cluster.topics if re.fullmatch(key.regular_expression, name))
+        wanted = sorted(name for name in matched if name not in hidden)
+        if value.version != OVERTAKEN and value.topics != wanted:
+            raise ViolationError(f"{key.regular_expression} has {value.topics}, and matches {wanted}")
 
     def _committed(self, shard: GroupsShard, key: object, value: object) -> None:
         assert isinstance(key, OffsetCommitKey)

@@ -1,5 +1,5 @@
 """Members of a group on virtual time, with everything going wrong: they come, go, die and dawdle, messages are late or
-lost, topics come, grow and go, the coordinator is rebuilt from its log, appends fail.
+lost, topics come, grow and go, rights on them change, the coordinator is rebuilt from its log, is busy, appends fail.
 
 A run has rounds. Each begins with chaos, and ends in a calm in which everyone must come together.
 """
@@ -54,6 +54,9 @@ REFRESH_MS_MAX = 3_000
 """After a change of the cluster each client sees it within this time."""
 LARGE = 40
 """Times as many partitions as usual, in some seeds: a coordinator takes its time to deal them."""
+REGEX = "t[0-9]+"
+CROWD = 1_500
+"""Topics that no expression matches, so that a resolution takes several slices."""
 LOOK_EVERY = 4
 """The shard is compared with its log after so many requests."""
 PASSING = (ErrorCode.UNRELEASED_INSTANCE_ID, ErrorCode.FENCED_INSTANCE_ID)
@@ -65,6 +68,7 @@ CONFIG: dict[str, str | int | float | bool] = {
     "group.consumer.min.heartbeat.interval.ms": 1_000,
     "group.consumer.heartbeat.interval.ms": 2_000,
     "group.min.session.timeout.ms": 5_000,
+    "group.consumer.regex.refresh.interval.ms": 10_000,
 }
 
 
@@ -101,6 +105,7 @@ class Simulation:
         self.trace = Trace(lambda: self.runtime.monotonic_ms() / 1000)
         self.scale = self.random.choice([1] * 7 + [LARGE])
         self.topics_made = 0
+        self.by_regex = self.random.random() < 0.4
         for _ in range(2):
             self.create_topic()
         assignors = self.random.choice(["uniform,range", "range,uniform"])
@@ -111,8 +116,12 @@ class Simulation:
             "group.consumer.assignors": assignors,
         }
         self.deals_evenly = mode == "classic" or assignors.startswith("uniform")
-        self.by_regex = self.random.random() < 0.4
+        if self.by_regex:
+            for n in range(CROWD):
+                self.cluster.create(f"x{n}", 1)
         self.node = GroupsNode(protocols, config, runtime=self.runtime, cluster=self.cluster)
+        self.delays_ms = self.random.choice([[0], [0, 0, 5, 60], [0, 50, 500, 2_000]])
+        """What the slices of long computations wait for while there is chaos."""
         self.oracle = Oracle(self.node, GROUP)
         self.node.log.placed = self.oracle.placed
         self.classic_protocol = self.random.choice([RANGE, COOPERATIVE])
@@ -150,6 +159,7 @@ class Simulation:
     def _rage(self) -> None:
         self.chaos = True
         self.node.log.commit_delay_ms = lambda: self.random.choice([0, 0, 5, 400])
+        self.node.scheduler.delay_ms = lambda: self.random.choice(self.delays_ms)
         until_ms = self.runtime.monotonic_ms() + CHAOS_MS
         acts = [
             (self.come, 30),
@@ -158,10 +168,11 @@ class Simulation:
             (self.dawdle, 8),
             (self.fall_behind, 8),
             (self.grow_topic, 6),
-            (self.create_topic, 5),
-            (self.delete_topic, 3),
+            (self.create_topic, 10 if self.by_regex else 5),
+            (self.delete_topic, 10 if self.by_regex else 3),
             (self.reload, 6),
             (self.fail_append, 4),
+            (self.change_rights, 15 if self.by_regex else 0),
         ]
         while self.runtime.monotonic_ms() < until_ms:
             self.advance(self.random.expovariate(1 / 1_500))
@@ -175,8 +186,9 @@ class Simulation:
 
     def _calm_down(self) -> None:
         self.chaos = False
-        self.node.log.commit_delay_ms = lambda: 0
+        self.node.log.commit_delay_ms = self.node.scheduler.delay_ms = lambda: 0
         self.node.log.refuse = None
+        self.node.rights.hide(frozenset())
         for client in self.clients:
             client.lag_ms = 0
             if client.member is not None:
@@ -256,7 +268,7 @@ class Simulation:
             group_id=GROUP,
             client_id=client.name,
             topics=() if self.by_regex else tuple(f"t{n}" for n in range(1, 4)),
-            regex="t[0-9]+" if self.by_regex else "",
+            regex=REGEX if self.by_regex else "",
             instance_id=client.instance_id,
             rack_id=self.random.choice(["a", "b", None]),
             assignor=None if client.protocol == "consumer" else client.protocol,
@@ -320,22 +332,34 @@ class Simulation:
 
     def create_topic(self) -> None:
         """A new topic; its name was never used before."""
-        if self.topics_made < 6:
+        if self.topics_made < (40 if self.by_regex else 6):
             self.topics_made += 1
             self._cluster_changes(f"t{self.topics_made}", self.random.randrange(1, 7) * self.scale)
 
     def grow_topic(self) -> None:
         """More partitions."""
-        if self.cluster.topics:
-            name = self.random.choice(list(self.cluster.topics))
+        names = self._topics()
+        if names:
+            name = self.random.choice(names)
             count = len(self.cluster.topics[name].partitions)
             if count < 12 * self.scale:
                 self._cluster_changes(name, count + self.random.randrange(1, 4) * self.scale)
 
     def delete_topic(self) -> None:
         """A topic is deleted; one stays."""
-        if len(self.cluster.topics) > 1:
-            self._cluster_changes(self.random.choice(list(self.cluster.topics)), 0)
+        names = self._topics()
+        if len(names) > 1:
+            self._cluster_changes(self.random.choice(names), 0)
+
+    def change_rights(self) -> None:
+        """Clients may describe other topics than before, when they subscribe by an expression."""
+        hidden = frozenset(name for name in self._topics() if self.random.random() < 0.3)
+        self.trace.note(f"hidden from now on: {' '.join(sorted(hidden))}")
+        self.node.rights.hide(hidden)
+
+    def _topics(self) -> list[str]:
+        """The topics that members may read."""
+        return [name for name in self.cluster.topics if name.startswith("t")]
 
     def _cluster_changes(self, name: str, count: int) -> None:
         self.trace.note(f"topic {name} has {count} partitions")
@@ -353,7 +377,8 @@ class Simulation:
 
     def view(self) -> View:
         """The metadata of a client that asks now."""
-        return {name: Topic(t.topic_id, len(t.partitions)) for name, t in self.cluster.topics.items()}
+        topics = {name: self.cluster.topics[name] for name in self._topics()}
+        return {name: Topic(topic.topic_id, len(topic.partitions)) for name, topic in topics.items()}
 
     def reload(self) -> None:
         """Another node led for a moment; what was not committed may be lost."""
@@ -375,7 +400,7 @@ class Simulation:
 
     def _wanted(self) -> set[Partition]:
         """Partitions of topics that all members subscribe to."""
-        names = list(self.cluster.topics)
+        names = self._topics()
         if not self.by_regex:
             names = [name for name in names if name in ("t1", "t2", "t3")]
         return {(name, index) for name in names for index in self.cluster.topics[name].partitions}

@@ -35,6 +35,8 @@ class Edit:
         """
         self.if_refused: Any = None
         """The command to decide on if the log refuses the records."""
+        self.if_too_large: Any = None
+        """The command to decide on instead if a record is larger than the log takes."""
         self._is_draft = False
 
     @property
@@ -150,6 +152,7 @@ class Edit:
             deferred=token,
             answers=self.answers,
             if_refused=self.if_refused,
+            if_too_large=self.if_too_large,
         )
 
 

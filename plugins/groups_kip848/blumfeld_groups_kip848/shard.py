@@ -35,6 +35,7 @@ from blumfeld_groups_kip848.replay import replay
 from blumfeld_groups_kip848.steps import GroupSteps
 from blumfeld_groups_kip848.targets import subscriptions
 from blumfeld_groups_kip848.targets.computation import AssignmentDue, AssignRefused, AssignSlice
+from blumfeld_groups_kip848.targets.resolutions import ResolveRefused, ResolveSlice, ResolveTooLarge
 from blumfeld_groups_kip848.timers import RebalanceExpired, SessionExpired, start_rebalance
 
 GROUP_VERSION = "group.version"
@@ -109,6 +110,8 @@ class ConsumerGroups:
                 return Decision(reply=self._described(request.group_id))
             case SessionExpired() | RebalanceExpired():
                 return self._expired(request, now_ms)
+            case ResolveSlice() | ResolveRefused() | ResolveTooLarge():
+                return self._steps.resolutions.command(request, now_ms)
             case AssignSlice() | AssignmentDue() | AssignRefused():
                 group = self.groups.get(request.group_id)
                 if group is None:

@@ -5,10 +5,11 @@ The shard, heartbeats, classic members and departures all use them, so this modu
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from blumfeld.spi.assignors import ConsumerAssignor
 from blumfeld.spi.cluster import ClusterImage
+from blumfeld.spi.context import RequestContext
 from blumfeld.spi.groups import Surroundings
 from blumfeld_groups_kip848.edit import Edit
 from blumfeld_groups_kip848.group import ConsumerGroup, Member, MemberState
@@ -16,6 +17,7 @@ from blumfeld_groups_kip848.settings import GroupSettings
 from blumfeld_groups_kip848.targets import subscriptions
 from blumfeld_groups_kip848.targets.computation import Targets
 from blumfeld_groups_kip848.targets.reconciliation import Reported, reconcile
+from blumfeld_groups_kip848.targets.resolutions import Resolutions
 from blumfeld_groups_kip848.timers import start_rebalance, start_session, stop_all
 
 NO_TARGET_EPOCH = 1
@@ -33,6 +35,9 @@ class GroupSteps:
         self.settings = GroupSettings(surroundings.config, surroundings.image)
         self.targets = Targets(assignors, self.settings, surroundings.image)
         self.hashes = subscriptions.TopicHashes()
+        self.resolutions = Resolutions(
+            self.groups, self.settings, surroundings.image, self.hashes, self._topics_changed
+        )
         self._seen: dict[str, tuple[int, int]] = {}
         """Group id → (group epoch, image epoch) at which the group's metadata hash was last found up to date.
         """
@@ -45,27 +50,38 @@ class GroupSteps:
         """Drop a group that the log has ended. Does nothing for an unknown group."""
         self.groups.pop(group_id, None)
         self._seen.pop(group_id, None)
+        self.resolutions.forget(group_id)
 
-    def refresh(self, edit: Edit, changed: bool, may_see: Callable[[str], bool] | None = None) -> None:
+    def refresh(self, edit: Edit, changed: bool) -> None:
         """Bring the group's epoch and target up to date with its members and the metadata of their topics.
-        ``changed``: whether a member or a subscription changed. ``may_see``: as of ``subscriptions.resolve``.
+        ``changed``: whether a member or the topics of a subscription changed.
         """
         image = self.image()
         group = edit.group
         stamp = (group.epoch, image.features_epoch)
         stale = changed or group.epoch == 0 or image.features_epoch < 0
-        if stale or group.regexes:
-            refresh_interval_ms = self.settings.regex_refresh_interval_ms
-            changed |= subscriptions.resolve(
-                edit, image, refresh_interval_ms, members_changed=stale, may_see=may_see
-            )
         if stale or changed or self._seen.get(group.group_id) != stamp:
             metadata_hash = subscriptions.metadata_hash(edit.group, image, self.hashes)
             if changed or group.epoch == 0 or metadata_hash != group.metadata_hash:
                 edit.put_epoch(_next_epoch(group.epoch, changed), metadata_hash)
             self._seen[group.group_id] = (edit.group.epoch, image.features_epoch)
-        if edit.group.epoch > edit.group.target_epoch:
-            self.targets.update(edit)
+        self.targets.update(edit)
+
+    def order_resolution(self, edit: Edit, member_id: str, asker: RequestContext) -> None:
+        """Order the resolution of expressions that are due: :meth:`Resolutions.update`.
+
+        :raises BrokerError: as there
+        """
+        self.resolutions.update(edit, edit.group.members[member_id], asker)
+
+    def bump_epoch(self, edit: Edit) -> None:
+        """Raise the group's epoch because its members or their subscriptions changed."""
+        metadata_hash = subscriptions.metadata_hash(edit.group, self.image(), self.hashes)
+        edit.put_epoch(edit.group.epoch + 1, metadata_hash)
+
+    def _topics_changed(self, edit: Edit) -> None:
+        self.bump_epoch(edit)
+        self.targets.update_later(edit)
 
     def reconcile(
         self, edit: Edit, member_id: str, owned: Reported | None, *, subscription_changed: bool = False
@@ -92,7 +108,12 @@ class GroupSteps:
             start_rebalance(edit, now)
         return edit.group.members[member_id]
 
-    def _subscribed(self, group: ConsumerGroup, member: Member) -> frozenset[bytes]:
+    def _subscribed(self, group: ConsumerGroup, member: Member) -> frozenset[bytes] | None:
+        """Ids of the topics that the member subscribes to. ``None`` while the topics of its expression are still to
+        come: until then it keeps what it has.
+        """
+        if not subscriptions.is_resolved(group, member):
+            return None
         topics = self.image().topics
         names = subscriptions.topics_of(group, member)
         return frozenset(topics[name].topic_id for name in names if name in topics)

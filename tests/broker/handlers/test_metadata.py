@@ -5,11 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
-from blumfeld.broker.handlers.broker.api_03_metadata import PARTITIONS_AT_ONCE
+from blumfeld.broker.handlers.broker.api_03_metadata import PARTITIONS_AT_ONCE, handlers
 from blumfeld.spi.cluster import BrokerImage, Endpoint
 from blumfeld.spi.completion import Completion
 from blumfeld.spi.consensus import Controller
+from blumfeld.spi.steps import CHUNK_ELEMENTS
 from blumfeld.wire.errors import ErrorCode
 from blumfeld.wire.messages.create_topics import CreateTopicsRequest
 from blumfeld.wire.messages.describe_cluster import DescribeClusterRequest
@@ -20,6 +22,7 @@ from blumfeld.wire.messages.describe_topic_partitions import (
 )
 from blumfeld.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
 from tests.broker.harness import CONTROLLER_LISTENER, BrokerHarness, Permissions
+from tests.coordinator.fakes import FakeContext
 
 
 @pytest.fixture
@@ -118,6 +121,27 @@ def test_a_long_list_of_all_topics_leaves_out_what_may_not_be_described() -> Non
     broker = BrokerHarness(partitions=2, authorizer=Permissions(lambda *asked: asked[2] != "secret"))
     broker.create_topic("secret", PARTITIONS_AT_ONCE)
     assert topics_of(broker.ask(MetadataRequest(topics=None), 9)) == {"t": 0}
+
+
+def test_topics_that_may_not_be_described_are_looked_through_in_steps() -> None:
+    """However few are told: each takes a verdict of its own."""
+    asked = 0
+
+    def denied(operation: str, kind: str, name: str) -> bool:
+        nonlocal asked
+        asked += 1
+        return kind == "Topic"
+
+    broker = BrokerHarness(partitions=1)
+    topics = broker.metadata.image.topics
+    known = topics["t"]
+    topics.update({f"t{n}": replace(known, name=f"t{n}") for n in range(PARTITIONS_AT_ONCE)})
+    (handler,) = handlers(broker.broker.ports)
+    steps: Any = handler.handle(MetadataRequest(topics=None), FakeContext(3, 9, denied=denied))
+    most = 0
+    for _ in steps:
+        most, asked = max(most, asked), 0
+    assert 0 < most <= CHUNK_ELEMENTS + 1
 
 
 def test_an_illegal_name_is_not_made(broker: BrokerHarness) -> None:

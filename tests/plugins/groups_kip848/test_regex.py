@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import random
 import subprocess
 import sys
+from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
 import pytest
@@ -11,37 +13,44 @@ import pytest
 from blumfeld.spi.cluster import BrokerImage, TopicImage
 from blumfeld.wire.errors import BrokerError, ErrorCode
 from blumfeld_groups_kip848.edit import Edit
-from blumfeld_groups_kip848.group import ConsumerGroup, Member
+from blumfeld_groups_kip848.group import ConsumerGroup, Member, ResolvedRegex
 from blumfeld_groups_kip848.targets import regex
 from blumfeld_groups_kip848.targets.subscriptions import (
-    NEW_TOPICS_INTERVAL_MS,
     TopicHashes,
     image_version,
     metadata_hash,
-    resolve,
     subscribed_topics,
     topics_of,
 )
 from tests.coordinator.fakes import FakeImage, topic
 
-REFRESH_MS = 600_000
 KNOWN_HASH = -9211828562414698024
 """The metadata hash of a topic with three partitions."""
 NOW_MS = 1_000_000
 
 
-def group(*members: Member) -> ConsumerGroup:
+def group(*members: Member, **topics: Sequence[str]) -> ConsumerGroup:
+    """A group of these members, with the topics of their expressions (``_`` stands for ``.``)."""
     edit = Edit(ConsumerGroup("g", epoch=1), NOW_MS)
     for member in members:
         edit.put_member(member)
+    for expression, names in topics.items():
+        edit.put_regex(expression.replace("_", "."), ResolvedRegex(tuple(names), 1, NOW_MS))
     return edit.group
 
 
-def resolved(group: ConsumerGroup, image: FakeImage, now_ms: int = NOW_MS) -> tuple[ConsumerGroup, bool, int]:
-    """The group after it, whether topics changed, and how many records it took."""
-    edit = Edit(group, now_ms)
-    changed = resolve(edit, image, REFRESH_MS, may_see=lambda _: True)
-    return edit.group, changed, len(edit.records)
+def matching(
+    expressions: Sequence[str], names: Sequence[str], may_see: Callable[[str], bool] = lambda _: True
+) -> Mapping[str, tuple[str, ...]]:
+    """The topics of each expression, with all steps at once."""
+    steps = regex.matching(expressions, names, may_see)
+    try:
+        while next(steps) >= 0:
+            pass
+    except StopIteration as end:
+        matched: Mapping[str, tuple[str, ...]] = end.value
+        return matched
+    raise AssertionError("a step has a cost below 0")
 
 
 class TestExpressions:
@@ -59,7 +68,7 @@ class TestExpressions:
 
     def test_the_whole_name_has_to_match(self) -> None:
         names = ["orders", "orders-v2", "reorders"]
-        assert regex.matching(["orders", "orders.*", ".*"], names) == {
+        assert matching(["orders", "orders.*", ".*"], names) == {
             "orders": ("orders",),
             "orders.*": ("orders", "orders-v2"),
             ".*": ("orders", "orders-v2", "reorders"),
@@ -67,38 +76,66 @@ class TestExpressions:
 
     def test_one_that_cannot_be_read_stands_for_nothing(self) -> None:
         """It came with another broker's log: its group must load all the same."""
-        assert regex.matching(["(", "a"], ["a"]) == {"(": (), "a": ("a",)}
-        assert regex.matching(["("], ["a"]) == {"(": ()}
+        assert matching(["(", "a"], ["a"]) == {"(": (), "a": ("a",)}
+        assert matching(["("], ["a"]) == {"(": ()}
+
+    def test_a_name_that_may_not_be_seen_matches_nothing(self) -> None:
+        asked: list[str] = []
+
+        def may_see(name: str) -> bool:
+            asked.append(name)
+            return name != "b"
+
+        names = ["c", "b", "a", "other"]
+        assert matching(["[abc]", "[bc]"], names, may_see) == {"[abc]": ("a", "c"), "[bc]": ("c",)}
+        assert asked == ["c", "b", "a"], "each name that matches is asked for once"
+
+    def test_many_names_come_in_order(self) -> None:
+        names = [f"t{number:05}" for number in range(3_500)]
+        mixed = random.Random(1).sample(names, len(names))
+        assert matching(["t.*", r"t\d*7"], mixed) == {"t.*": tuple(names), r"t\d*7": tuple(names[7::10])}
+
+    def test_a_step_looks_at_a_hundred_names_at_most(self) -> None:
+        """However many expressions there are, and whatever they match: a slice ends between two steps."""
+        names = [f"t{number}" for number in range(1_000)]
+        looked_at = 0
+
+        def may_see(name: str) -> bool:
+            nonlocal looked_at
+            looked_at += 1
+            return True
+
+        most = 0
+        for _ in regex.matching([f".*{number}?" for number in range(40)], names, may_see):
+            most, looked_at = max(most, looked_at), 0
+        assert 0 < most <= regex.COST_OF_A_STEP
+
+    def test_a_step_looks_at_few_long_names_where_an_expression_is_large(self) -> None:
+        """A wild one may take a millisecond for each."""
+        looked_at = 0
+
+        def may_see(name: str) -> bool:
+            nonlocal looked_at
+            looked_at += 1
+            return True
+
+        most = 0
+        names = [f"{number:0249}" for number in range(50)]
+        for _ in regex.matching([r"(?:\pL|\d){1,249}"], names, may_see):
+            most, looked_at = max(most, looked_at), 0
+        assert most == 1
 
     def test_the_engine_is_loaded_when_it_is_needed(self) -> None:
         code = "import sys, blumfeld_groups_kip848.protocol; sys.exit('re2' in sys.modules)"
         assert subprocess.run([sys.executable, "-c", code], check=False, timeout=90).returncode == 0
 
 
-class TestResolution:
-    def test_a_topic_that_nobody_means_changes_nothing(self) -> None:
-        image = FakeImage({"t1": 1})
-        after, _, _ = resolved(group(Member("a", subscribed_regex="t.")), image)
-        image.topics["x"] = topic("x", 1)
-        assert resolved(after, image, NOW_MS + NEW_TOPICS_INTERVAL_MS)[1:] == (False, 1)
-
-    def test_internal_topics_are_topics(self) -> None:
-        """As Kafka's coordinator has it: a client that wants none of them says so in its expression."""
-        after, _, _ = resolved(
-            group(Member("a", subscribed_regex=".*")), FakeImage({"__consumer_offsets": 1, "t": 1})
-        )
-        assert after.regexes[".*"].topics == ("__consumer_offsets", "t")
-
-    def test_what_is_known_costs_nothing(self) -> None:
-        image = FakeImage({"t1": 1})
-        after, _, _ = resolved(group(Member("a", subscribed_regex="t.")), image)
-        assert resolved(after, image, NOW_MS + REFRESH_MS - 1)[1:] == (False, 0)
-
+class TestSubscriptions:
     def test_names_and_an_expression_add_up(self) -> None:
         member = Member("a", subscribed_topics=("t1", "x"), subscribed_regex="t.")
-        after, _, _ = resolved(group(member), FakeImage({"t1": 1, "t2": 1}))
-        assert topics_of(after, member) == ("t1", "t2", "x")
-        assert subscribed_topics(after) == ("t1", "t2", "x")
+        both = group(member, t_=("t1", "t2"))
+        assert topics_of(both, member) == ("t1", "t2", "x")
+        assert subscribed_topics(both) == ("t1", "t2", "x")
 
 
 class TestImageVersion:
@@ -190,7 +227,7 @@ def with_other_leaders(image: TopicImage) -> TopicImage:
 @pytest.mark.parametrize("expression", [r"\PL?" * 9, "b?" * 2_049])
 def test_one_out_of_bounds_stands_for_nothing(expression: str) -> None:
     """Another broker has accepted it. To read a larger one of them would hold the loop for a second."""
-    assert regex.matching([expression, "a?"], ["", "ab"]) == {expression: (), "a?": ("",)}
+    assert matching([expression, "a?"], ["", "ab"]) == {expression: (), "a?": ("",)}
 
 
 def test_expressions_that_do_not_fit_into_memory_together_are_matched_one_by_one() -> None:
@@ -198,6 +235,6 @@ def test_expressions_that_do_not_fit_into_memory_together_are_matched_one_by_one
     large = [rf"(?:\pL{{1,20}}){{1,2}}-{number}" for number in range(20)]
     for expression in large:
         regex.check(expression)
-    matches = regex.matching([*large, "a.*", "("], ["a-1", "ab", "b-1"])
+    matches = matching([*large, "a.*", "("], ["a-1", "ab", "b-1"])
     assert (matches[large[0]], matches[large[1]]) == ((), ("a-1", "b-1"))
     assert (matches["a.*"], matches["("]) == (("a-1", "ab"), ())

@@ -292,6 +292,8 @@ class GroupsShard:
             decision.timers = [_of_type(order.group_type or name, order) for order in decision.timers]
         if decision.if_refused is not None and not isinstance(decision.if_refused, TypeCommand):
             decision.if_refused = TypeCommand(name, decision.if_refused)
+        if decision.if_too_large is not None and not isinstance(decision.if_too_large, TypeCommand):
+            decision.if_too_large = TypeCommand(name, decision.if_too_large)
         return decision
 
     def _commit(self, request: OffsetCommitRequest, context: RequestContext, now_ms: int) -> Decision:

@@ -37,13 +37,7 @@ def fence(edit: Edit, member_ids: Collection[str], steps: GroupSteps) -> None:
         return
     for member_id in member_ids:
         edit.remove_member(member_id)
-    subscriptions.resolve(edit, steps.image(), settings.regex_refresh_interval_ms)
+    subscriptions.forget_unused(edit)
     # A restarted member returns in a moment. A target computed without it now would stay for a whole
     # assignment interval.
-    bump_epoch(edit, steps)
-
-
-def bump_epoch(edit: Edit, steps: GroupSteps) -> None:
-    """Raise the group's epoch because its members or their subscriptions changed."""
-    metadata_hash = subscriptions.metadata_hash(edit.group, steps.image(), steps.hashes)
-    edit.put_epoch(edit.group.epoch + 1, metadata_hash)
+    steps.bump_epoch(edit)

@@ -20,7 +20,7 @@ from blumfeld_groups_kip848.members.departures import fence, leave_for_a_while
 from blumfeld_groups_kip848.members.lookup import check_epoch, check_size, joining_member, known_member
 from blumfeld_groups_kip848.members.requests import MEMBER_ID_SINCE_VERSION, check_request
 from blumfeld_groups_kip848.steps import GroupSteps
-from blumfeld_groups_kip848.targets import regex
+from blumfeld_groups_kip848.targets import regex, subscriptions
 from blumfeld_groups_kip848.targets.reconciliation import Reported
 
 
@@ -48,13 +48,12 @@ def heartbeat(
         member = known_member(edit.group, member_id, request.instance_id)
         check_epoch(member, request.member_epoch, owned)
     subscribed = _describe(edit, member, request, context)
-    steps.refresh(
-        edit,
-        subscribed or edit.unsettled,
-        lambda topic: context.authorize("Describe", "Topic", topic, quiet=True),
-    )
+    if subscribed:
+        subscriptions.forget_unused(edit)
+    steps.refresh(edit, edit.unsettled or (subscribed and _is_to_be_dealt(edit, member)))
     now = steps.reconcile(edit, member_id, owned, subscription_changed=subscribed)
     steps.start_session(edit, now)
+    steps.order_resolution(edit, member_id, context)
     full = request.member_epoch == 0 or (
         owned is not None
         and request.rebalance_timeout_ms != -1
@@ -144,6 +143,14 @@ def _describe(
         member.subscribed_topics,
         member.subscribed_regex,
     )
+
+
+def _is_to_be_dealt(edit: Edit, before: Member) -> bool:
+    """Whether the member's new subscription asks for a new target at once. It doesn't if only its expression is
+    another one, whose topics are still to come: their resolution asks for it, as in Kafka.
+    """
+    now = edit.group.members[before.member_id]
+    return now.subscribed_topics != before.subscribed_topics or subscriptions.is_resolved(edit.group, now)
 
 
 def _says_nothing_new(

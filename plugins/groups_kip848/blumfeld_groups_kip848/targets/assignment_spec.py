@@ -19,10 +19,15 @@ from blumfeld_groups_kip848.targets.subscriptions import rack_of_brokers, subscr
 _NOTHING: Assigned = {}
 
 
-def size(group: ConsumerGroup, image: ClusterImage) -> int:
-    """Number of members and partitions in an assignment. Its cost grows with this number."""
-    topics = (image.topics.get(name) for name in subscribed_topics(group))
-    return len(group.members) + sum(len(topic.partitions) for topic in topics if topic is not None)
+def is_larger(group: ConsumerGroup, image: ClusterImage, size_max: int) -> bool:
+    """Whether an assignment has more than ``size_max`` members and partitions. Its cost grows with their number."""
+    size = len(group.members)
+    for name in subscribed_topics(group):
+        if size > size_max:
+            break
+        topic = image.topics.get(name)
+        size += 0 if topic is None else len(topic.partitions)
+    return size > size_max
 
 
 def assignment_spec(group: ConsumerGroup, image: ClusterImage) -> Generator[int, None, AssignmentSpec]:

@@ -26,7 +26,8 @@ from blumfeld.wire.errors import BrokerError, ErrorCode
 from blumfeld_groups_kip848.edit import Edit
 from blumfeld_groups_kip848.group import ConsumerGroup
 from blumfeld_groups_kip848.settings import GroupSettings
-from blumfeld_groups_kip848.targets.assignment_spec import assignment_spec, check, size
+from blumfeld_groups_kip848.targets.assignment_spec import assignment_spec, check, is_larger
+from blumfeld_groups_kip848.targets.subscriptions import awaits_resolution
 
 SMALL = 400
 """Largest size (members and partitions) that is computed within one decision."""
@@ -119,7 +120,7 @@ class Targets:
             Kafka
         """
         group = edit.group
-        if group.epoch <= group.target_epoch or not group.members:
+        if not _is_due(group):
             return
         if edit.group_id in self._jobs:
             # The timer is lost if the decision that ordered it was given up.
@@ -141,15 +142,14 @@ class Targets:
         """Schedule :meth:`update` by a timer. For changes without a member's request (an expired session, a
         loaded shard), and for leaving, which must not fail because an assignor fails.
         """
-        group = edit.group
-        if group.epoch > group.target_epoch and group.members and edit.group_id not in self._jobs:
+        if _is_due(edit.group) and edit.group_id not in self._jobs:
             edit.timer(_timer(edit), self._wait_ms(edit), AssignmentDue(edit.group_id))
 
     def command(self, command: AssignmentDue | AssignSlice | AssignRefused, edit: Edit) -> None:
         """Handle a timer's command. Raises nothing: an assignor's error goes to the group's next heartbeat."""
         group = edit.group
         job = self._jobs.get(edit.group_id)
-        if not group.members or group.epoch <= group.target_epoch:
+        if not _is_due(group):
             self._forget(edit.group_id)
             return
         try:
@@ -181,7 +181,7 @@ class Targets:
     def _begin(self, edit: Edit, begun_anew: int = 0) -> None:
         group, image = edit.group, self._image()
         job = _Job(group.epoch, self._deal(group.draft(), image), begun_anew=begun_anew)
-        if size(group, image) > SMALL:
+        if is_larger(group, image, SMALL):
             self._jobs[edit.group_id] = job
             edit.timer(_timer(edit), 0, AssignSlice(edit.group_id))
             return
@@ -222,6 +222,11 @@ class Targets:
         except AssignorError as error:
             raise AssignorError(_failure(assignor, error)) from error
         return spec, assignment
+
+
+def _is_due(group: ConsumerGroup) -> bool:
+    """Whether the group needs a new target. One whose topics are all still to come waits for them."""
+    return group.epoch > group.target_epoch and bool(group.members) and not awaits_resolution(group)
 
 
 def _failure(assignor: ConsumerAssignor, error: Exception) -> str:

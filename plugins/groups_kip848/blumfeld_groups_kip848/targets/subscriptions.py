@@ -4,18 +4,13 @@ them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Collection
 from hashlib import blake2b
 
 from blumfeld.spi.cluster import ClusterImage, TopicImage
 from blumfeld_groups_kip848.edit import Edit
-from blumfeld_groups_kip848.group import ConsumerGroup, Member, ResolvedRegex
-from blumfeld_groups_kip848.targets.regex import matching
+from blumfeld_groups_kip848.group import ConsumerGroup, Member
 
-NEW_TOPICS_INTERVAL_MS = 1000
-"""Shortest time between two resolutions caused by new or deleted topics (Kafka: 10 s). Each resolution looks
-at all topics, and a thousand topics may be created in a row.
-"""
 _HASH_BYTES = 8
 
 
@@ -26,13 +21,35 @@ def topics_of(group: ConsumerGroup, member: Member) -> tuple[str, ...]:
 
 def _names(group: ConsumerGroup, topics: tuple[str, ...], regex: str) -> tuple[str, ...]:
     resolved = group.regexes.get(regex) if regex else None
-    return topics if resolved is None else tuple(sorted({*topics, *resolved.topics}))
+    if resolved is None:
+        return topics
+    return tuple(sorted({*topics, *resolved.topics})) if topics else resolved.topics
 
 
 def subscribed_topics(group: ConsumerGroup) -> tuple[str, ...]:
     """Sorted names of all topics that any member subscribes to."""
     subscriptions = group.subscriptions
+    if len(subscriptions) == 1:
+        ((topics, regex),) = subscriptions
+        return _names(group, topics, regex)
     return tuple(sorted({name for topics, regex in subscriptions for name in _names(group, topics, regex)}))
+
+
+def used_regexes(group: ConsumerGroup) -> Collection[str]:
+    """The expressions that members subscribe by, each once, in a fixed order."""
+    return dict.fromkeys(regex for _, regex in group.subscriptions if regex)
+
+
+def is_resolved(group: ConsumerGroup, member: Member) -> bool:
+    """Whether the topics of the member's expression are known. A member without one has nothing to wait for."""
+    return not member.subscribed_regex or member.subscribed_regex in group.regexes
+
+
+def awaits_resolution(group: ConsumerGroup) -> bool:
+    """Whether no member has a topic yet, because all subscribe by expressions whose topics are still to come."""
+    return bool(group.subscriptions) and all(
+        regex and not topics and regex not in group.regexes for topics, regex in group.subscriptions
+    )
 
 
 class TopicHashes:
@@ -99,47 +116,8 @@ def image_version(image: ClusterImage) -> int:
     return int.from_bytes(digest.digest(), "big")
 
 
-def resolve(
-    edit: Edit,
-    image: ClusterImage,
-    refresh_interval_ms: int,
-    *,
-    members_changed: bool = True,
-    may_see: Callable[[str], bool] | None = None,
-) -> bool:
-    """Bring the group's resolved expressions up to date. New ones, old ones and those that new topics may
-    match are resolved; unused ones are removed. All members with the same expression share one resolution.
-
-    ``members_changed``: whether there may be new or unused expressions. ``may_see``: whether the client whose heartbeat
-    asks may describe a topic; others match nothing, as in Kafka. ``None``: nobody asks, so unused ones are removed and
-    all others stay until the next heartbeat.
-
-    Returns whether the topics of any expression changed.
-    """
-    regexes = edit.group.regexes
-    used: Iterable[str] = regexes
-    if members_changed:
-        used = dict.fromkeys(regex for _, regex in edit.group.subscriptions if regex)
-        for regex in [regex for regex in regexes if regex not in used]:
-            edit.put_regex(regex, None)
-    if not used or may_see is None:
-        return False
-    version, now_ms = image_version(image), edit.now_ms
-    due = [regex for regex in used if _is_due(regexes.get(regex), version, now_ms, refresh_interval_ms)]
-    if not due:
-        return False
-    changed = False
-    for regex, matched in matching(due, image.topics).items():
-        topics = tuple(filter(may_see, matched))
-        known = edit.group.regexes.get(regex)
-        changed = changed or known is None or known.topics != topics
-        edit.put_regex(regex, ResolvedRegex(topics, version, now_ms))
-    return changed
-
-
-def _is_due(resolved: ResolvedRegex | None, version: int, now_ms: int, refresh_interval_ms: int) -> bool:
-    if resolved is None:
-        return True
-    age_ms = now_ms - resolved.resolved_at_ms
-    stale = resolved.image_version != version and age_ms >= NEW_TOPICS_INTERVAL_MS
-    return stale or age_ms >= refresh_interval_ms or age_ms < 0
+def forget_unused(edit: Edit) -> None:
+    """Remove the topics of expressions that no member subscribes by any more."""
+    used = used_regexes(edit.group)
+    for regex in [regex for regex in edit.group.regexes if regex not in used]:
+        edit.put_regex(regex, None)
