@@ -27,6 +27,7 @@ from blumfeld_consensus_zk_compat.tree.loading import Loaded, loaded
 from blumfeld_consensus_zk_compat.tree.writing import TreeWriter
 
 SHORT_TERM_MS = 10_000
+_DECIDED_ON = tuple(f"{paths.config(kind)}/" for kind in paths.CONTROLLER_CONFIG_KINDS)
 PAUSE_MS = 1_000
 """How long others may stand alone after a term that ended early: another node may fare better."""
 
@@ -113,8 +114,10 @@ class Candidate:
 
     def node_changed(self, path: str) -> None:
         """As ``Term.node_changed``; the term hears of it when the tree is loaded. Without a term under way or at work
-        it changes nothing: the load of the next one reads the node.
+        it changes nothing: the load of the next one reads the node. Nor does a node that no controller decides on.
         """
+        if not path.startswith(_DECIDED_ON):
+            return
         if self._term is not None:
             self._term.node_changed(path)
         elif self._taking_over is not None:
@@ -201,7 +204,12 @@ class Candidate:
         """Load the tree, as often as it takes to have it in a form that can be controlled."""
         while True:
             topics = TopicWatches()
-            steps = loaded(self._zookeeper, section_kinds=self._section_kinds, watch_of=topics.watch_of)
+            steps = loaded(
+                self._zookeeper,
+                section_kinds=self._section_kinds,
+                watch_of=topics.watch_of,
+                for_controller=True,
+            )
             tree = await self._runtime.scheduler.completed(Lane.METADATA, steps)
             if tree.versions.controller_epoch != elected.epoch_version:
                 raise BadVersionError(paths.CONTROLLER_EPOCH, "another controller was elected")

@@ -172,7 +172,7 @@ class Term:
         self.active.stop()
 
     def node_changed(self, path: str) -> None:
-        """Somebody has written a configuration, quota, credential, ACL or token, perhaps this controller: read it."""
+        """Somebody has written a configuration, perhaps this controller: read it."""
         # Requests of one session take effect in order, so what was planned until now is in the answer.
         planned = self._writer.versions.nodes.get(path)
 

@@ -29,6 +29,8 @@ TOKEN_CHANGES = "/delegation_token/token_changes"
 
 DEFAULT_ENTITY = "<default>"
 """Name of the entity that stands for all others of its type."""
+CONTROLLER_CONFIG_KINDS = ("topics", "brokers")
+"""The entities whose configurations a controller decides on."""
 CONFIG_KINDS = ("topics", "clients", "users", "brokers", "ips")
 """Types of entities below ``/config``."""
 PERSISTENT = (

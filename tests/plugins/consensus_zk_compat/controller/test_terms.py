@@ -260,8 +260,8 @@ def test_a_tree_that_belongs_to_kraft_or_to_nobody_is_not_controlled(path: str, 
     assert cluster.zookeeper.tree.get(path).data == data
 
 
-@pytest.mark.parametrize("path", [f"{paths.ACLS}/Topic/t", paths.broker(9)])
-def test_a_node_that_cannot_be_read_stops_every_take_over_and_is_named_until_it_is_gone(path: str) -> None:
+def test_a_broker_that_cannot_be_read_stops_every_take_over_and_is_named_until_it_is_gone() -> None:
+    path = paths.broker(9)
     cluster = Cluster(nodes=2)
     first = cluster.begin()
     (heir,) = (node for node in cluster.nodes if node is not first)
@@ -292,20 +292,20 @@ def test_a_configuration_that_cannot_be_read_stops_no_take_over_and_its_repair_i
     broken = {
         paths.config("topics/t"): b"not json",
         paths.config("brokers/1"): b'{"version":1,"config":{"log.cleaner.threads":2}}',
-        paths.config(
-            "users/u"
-        ): b'{"version":1,"config":{"SCRAM-SHA-256":"secret","producer_byte_rate":"5"}}',
-        paths.token("a"): b"not json",
     }
-    cluster.do(*(Create(path) for path in paths.above(paths.token("a"))))
-    for path, data in broken.items():
+    unread = {
+        paths.config("users/u"): b"not json",
+        paths.token("a"): b"not json",
+        f"{paths.ACLS}/Topic/t": b"not json",
+    }
+    for path, data in (broken | unread).items():
+        cluster.do(*(Create(above) for above in paths.above(path) if not cluster.there(above)))
         cluster.do(Set(path, data) if cluster.there(path) else Create(path, data))
     cluster.zookeeper.expire(first.session.session_id)
     cluster.advance(2_000)
     assert heir.works
     assert heir.unreadable.keys() == broken.keys()
     assert all(path in error for path, error in heir.unreadable.items())
-    assert "secret" not in str(heir.unreadable)
     assert cluster.create("u", [1]) == ErrorCode.NONE
     cluster.do(Set(paths.config("topics/t"), b'{"version":1,"config":{"retention.ms":"5"}}'))
     heir.candidate.node_changed(paths.config("topics/t"))

@@ -156,6 +156,22 @@ def test_kafkas_quotas_credentials_acls_and_tokens_are_kept(kafka: TreeSession) 
     )
 
 
+def test_a_controller_reads_what_it_decides_on_alone(kafka: TreeSession) -> None:
+    """Topics, brokers and their configurations are as for any node; of what any node writes it reads nothing."""
+    whole = load(kafka)
+    kafka.reads.clear()
+    part = at_once(loaded(session_of(kafka), for_controller=True))
+    assert whole.image.kept
+    assert part.image.kept == {}
+    kinds = (paths.config(kind) for kind in ("users", "clients", "ips"))
+    others = tuple(f"{above}/" for above in (paths.ACLS, paths.PREFIXED_ACLS, paths.TOKENS, *kinds))
+    assert [path for path in kafka.reads if path.startswith(others)] == []
+    for name in ("topics", "brokers", "configs", "features"):
+        assert getattr(part.image, name) == getattr(whole.image, name), name
+    assert (part.without_state, part.marked) == (whole.without_state, whole.marked)
+    assert {path: whole.versions.nodes[path] for path in part.versions.nodes} == part.versions.nodes
+
+
 def test_a_block_of_producer_ids_leads_to_the_next(kafka: TreeSession) -> None:
     """Kafka's tree has none yet."""
     assert load(kafka).image.producer_ids is None
@@ -242,6 +258,7 @@ def test_values_that_are_neither_quota_nor_credential_are_kept_for_the_next_writ
     ("path", "data", "said"),
     [
         ("/config/users/bob", b'{"version":1,"config":{"producer_byte_rate":"much"}}', "a number"),
+        ("/config/users/bob", b'{"version":1,"config":{"SCRAM-SHA-256":"hidden"}}', "SCRAM"),
         ("/config/topics/orders", b"?", "a configuration in version 1"),
         ("/delegation_token/tokens/t", b"?", "a delegation token"),
         ("/kafka-acl/Planet/x", b"?", "one of Topic"),
@@ -259,8 +276,9 @@ def test_a_configuration_or_token_that_cant_be_read_is_left_out_and_named(
     ((named, error),) = read.unreadable.items()
     assert path.startswith(named)
     assert said in error
+    assert "hidden" not in error
     assert len(before.image.kept) == len(read.image.kept)
-    if path.startswith("/config/users/"):
+    if said == "a number":
         assert read.versions.others[path] == {"producer_byte_rate": "much"}, "the next write keeps it"
 
 
