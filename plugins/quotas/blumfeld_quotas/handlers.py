@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from typing import Any
 
-from blumfeld.spi.completion import Completion
+from blumfeld.spi.completion import Completion, Steps
 from blumfeld.spi.consensus import submit_for
 from blumfeld.spi.context import ApiHandler, RequestContext
 from blumfeld.spi.hooks import Composition
-from blumfeld.spi.steps import errors_by_elements, in_parts
+from blumfeld.spi.steps import CHUNK_ELEMENTS, STEP_ELEMENTS, at_once, errors_by_elements, in_parts
 from blumfeld.wire.errors import BrokerError, ErrorCode
 from blumfeld.wire.messages.alter_client_quotas import (
     AlterClientQuotasRequest,
@@ -30,21 +30,21 @@ from blumfeld_quotas.entities import IP, KEYS, SECTION, Entity, Quotas
 
 EXACT, DEFAULT, SPECIFIED = 0, 1, 2
 """Match types: this name; the default; any name and the default."""
+DESCRIBED_COST = 3
+"""Elements that are looked at in the time that it takes to describe one."""
 CLUSTER = "kafka-cluster"
 
 
 def handlers(composition: Composition) -> list[ApiHandler]:
     """Returns the handlers of both APIs."""
 
-    def describe(request: DescribeClientQuotasRequest, context: RequestContext) -> Message:
+    def describe(request: DescribeClientQuotasRequest, context: RequestContext) -> Any:
         if not context.authorize("DescribeConfigs", "Cluster", CLUSTER):
             raise BrokerError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
-        return DescribeClientQuotasResponse(
-            error_message=None,
-            entries=described(
-                composition.metadata.image.section(SECTION), request.components, strict=request.strict
-            ),
-        )
+        check_components(request.components)
+        quotas: Quotas = composition.metadata.image.section(SECTION)
+        steps = description(quotas, request.components, strict=request.strict)
+        return steps if len(quotas) > CHUNK_ELEMENTS else at_once(steps)
 
     def decided(request: AlterClientQuotasRequest, context: RequestContext) -> Completion[Message]:
         return submit_for(context, request, composition.metadata, composition.node_id)
@@ -69,10 +69,9 @@ def handlers(composition: Composition) -> list[ApiHandler]:
     ]
 
 
-def described(quotas: Quotas, components: Sequence[ComponentData], *, strict: bool) -> list[EntryData]:
-    """Returns the entities that match every component, each type once.
+def check_components(components: Sequence[ComponentData]) -> None:
+    """Check the filter of DescribeClientQuotas.
 
-    :param strict: only entities that have no other part
     :raises BrokerError: INVALID_REQUEST: a type twice, an unknown match, ``ip`` beside another; UNSUPPORTED_VERSION for
         an unknown type
     """
@@ -87,17 +86,36 @@ def described(quotas: Quotas, components: Sequence[ComponentData], *, strict: bo
             raise BrokerError(ErrorCode.INVALID_REQUEST, f"unknown match type {component.match_type}")
     if IP in kinds and len(kinds) > 1:
         raise BrokerError(ErrorCode.INVALID_REQUEST, "ip stands beside no other entity type")
-    return [
-        EntryData(
-            entity=[
-                EntityData(entity_type=kind, entity_name=name)
-                for kind, name in sorted(entity, key=lambda part: part[0])
-            ],
-            values=[ValueData(key=key, value=value) for key, value in sorted(values.items())],
-        )
-        for entity, values in quotas.items()
-        if _matches(entity, components, strict=strict)
-    ]
+
+
+def description(
+    quotas: Quotas, components: Sequence[ComponentData], *, strict: bool
+) -> Steps[DescribeClientQuotasResponse]:
+    """The entities that match every component, each type once. ``quotas`` must not change between the steps.
+
+    :param strict: only entities that have no other part
+    """
+    entries: list[EntryData] = []
+    cost = 0
+    for entity, values in quotas.items():
+        if _matches(entity, components, strict=strict):
+            entries.append(_entry(entity, values))
+            cost += DESCRIBED_COST
+        cost += 1
+        if cost >= STEP_ELEMENTS:
+            cost = 0
+            yield None
+    return DescribeClientQuotasResponse(error_message=None, entries=entries)
+
+
+def _entry(entity: Entity, values: Mapping[str, float]) -> EntryData:
+    return EntryData(
+        entity=[
+            EntityData(entity_type=kind, entity_name=name)
+            for kind, name in sorted(entity, key=lambda part: part[0])
+        ],
+        values=[ValueData(key=key, value=value) for key, value in sorted(values.items())],
+    )
 
 
 def _matches(entity: Entity, components: Sequence[ComponentData], *, strict: bool) -> bool:

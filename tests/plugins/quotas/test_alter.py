@@ -8,6 +8,7 @@ from typing import Any, cast
 import pytest
 
 from blumfeld.spi.image_sections import Circumstances
+from blumfeld.spi.steps import STEP_ELEMENTS, drained
 from blumfeld.wire.errors import BrokerError, ErrorCode
 from blumfeld.wire.messages.alter_client_quotas import (
     AlterClientQuotasRequest,
@@ -16,11 +17,19 @@ from blumfeld.wire.messages.alter_client_quotas import (
     OpData,
     RequestEntryData,
 )
-from blumfeld.wire.messages.describe_client_quotas import ComponentData
+from blumfeld.wire.messages.describe_client_quotas import ComponentData, DescribeClientQuotasRequest
 from blumfeld.wire.messages.metadata_records import ClientQuotaRecord
 from blumfeld_quotas.alter import AlterQuotas
 from blumfeld_quotas.entities import QuotaSection, entity_of
-from blumfeld_quotas.handlers import DEFAULT, EXACT, SPECIFIED, described
+from blumfeld_quotas.handlers import (
+    DEFAULT,
+    EXACT,
+    SPECIFIED,
+    check_components,
+    description,
+    handlers,
+)
+from tests.coordinator.fakes import FakeContext
 
 AT = Circumstances(monotonic_ms=0.0, wall_ms=0, on_behalf=None, new_secret=bytes)
 USER = (("user", "u"),)
@@ -116,8 +125,43 @@ QUOTAS = {
 )
 def test_entities_are_found_by_their_parts(components: Any, strict: bool, values: list[float]) -> None:
     wanted = [ComponentData(entity_type=t, match_type=m, match=n) for t, m, n in components]
-    found = described(QUOTAS, wanted, strict=strict)
+    check_components(wanted)
+    found = drained(description(QUOTAS, wanted, strict=strict)).entries
+    assert found is not None
     assert sorted(one.values[0].value for one in found) == values
+
+
+@pytest.mark.parametrize("components", [(), (("user", EXACT, "nobody"),)])
+def test_a_long_list_is_made_in_steps(components: Any) -> None:
+    """Also where few entities match: each is looked at."""
+    looked_at = 0
+
+    class Counted(dict[Any, Any]):
+        def items(self) -> Any:
+            nonlocal looked_at
+            for item in super().items():
+                looked_at += 1
+                yield item
+
+    count = 10 * STEP_ELEMENTS
+    quotas = Counted({entity_of([("user", f"u{n}")]): {PRODUCED: float(n)} for n in range(count)})
+    image = SimpleNamespace(section=lambda _: quotas)
+    composition: Any = SimpleNamespace(metadata=SimpleNamespace(image=image), node_id=1)
+    request = DescribeClientQuotasRequest(
+        components=[ComponentData(entity_type=t, match_type=m, match=n) for t, m, n in components]
+    )
+    describe = next(handler for handler in handlers(composition) if handler.key == 48)
+    answers = []
+
+    def steps() -> Any:
+        answers.append((yield from describe.handle(request, FakeContext(48, 1))))
+
+    most = before = 0
+    for _ in steps():
+        most, before = max(most, looked_at - before), looked_at
+    assert len(answers[0].entries) == (0 if components else count)
+    assert looked_at == count
+    assert 0 < most <= STEP_ELEMENTS
 
 
 @pytest.mark.parametrize(
@@ -132,5 +176,5 @@ def test_entities_are_found_by_their_parts(components: Any, strict: bool, values
 def test_filters_that_can_not_be_are_refused(components: Any, code: ErrorCode) -> None:
     wanted = [ComponentData(entity_type=t, match_type=m, match=n) for t, m, n in components]
     with pytest.raises(BrokerError) as caught:
-        described(QUOTAS, wanted, strict=False)
+        check_components(wanted)
     assert caught.value.code == code
