@@ -46,7 +46,7 @@ def size_of(parts: Parts) -> int:
 
 def join(parts: Parts) -> bytes:
     """All parts as one piece of bytes, file regions read (and not released)."""
-    return b"".join(p if isinstance(p, (bytes, bytearray, memoryview)) else p.pread() for p in parts)
+    return b"".join([p if isinstance(p, (bytes, bytearray, memoryview)) else p.pread() for p in parts])
 
 
 def release(parts: Parts) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import random
 import threading
 
@@ -11,6 +12,7 @@ from blumfeld.spi.runtime import Phase
 from blumfeld.spi.transport import Exchange, Limits
 from blumfeld_kit.transport_contract.fixtures import TransportFixtures
 from blumfeld_kit.transport_contract.kit import (
+    CountedRegion,
     CountingLayer,
     Handler,
     Net,
@@ -312,6 +314,26 @@ class ByteLayerContract(TransportFixtures):
         client.socket.sendall(b"hello" + xor(framed(b"x")))
         assert client.receive(14) == b"hello" + xor(framed(b"abcde"))
         assert layer.pieces == [9]
+
+    @pytest.mark.parametrize("fault", ["shorter than its region", "unreadable"])
+    def test_a_bad_file_behind_a_layer_ends_the_connection(self, net: Net, fault: str) -> None:
+        """Its region is released once, and no part of the answer is sent."""
+        region = net.region(b"short")
+        assert isinstance(region, CountedRegion)
+        if fault == "unreadable":
+
+            def pread(offset: int = 0, size: int | None = None) -> bytes:
+                raise OSError(errno.EIO, "bad disk")
+
+            region.pread = pread  # type: ignore[method-assign]
+        region.size_bytes = 1_000
+        handler = Handler(lambda exchange, frame: exchange.answer([b"a", region]))
+        client = net.connect(net.listen(handler, byte_layer=XorLayer))
+        client.socket.sendall(b"hello" + xor(framed(b"x")))
+        assert handler.has_lost(1)
+        assert client.receive(5) == b"hello"
+        with pytest.raises(EOFError):
+            client.receive(1)
 
     def test_a_layer_whose_own_bytes_nobody_takes_is_not_read(self, net: Net) -> None:
         """A peer may make a layer answer, for instance by key updates, and never read the answers."""

@@ -156,7 +156,8 @@ class Stream:
         assert isinstance(sending, LayeredSendQueue)
         try:
             plain, reply = layer.received(data)
-            sending.send_raw(reply)
+            if reply:
+                sending.send_raw(reply)
         except OSError as error:  # ConnectionError is one
             self.end_when_sent(f"byte layer: {error}")
             return
@@ -164,8 +165,8 @@ class Stream:
             turn.defect(error, "ByteLayer.received")
             self.die("a defect of ours")
             return
-        self.watch_sending()
         if reply:
+            self.watch_sending()
             self.bound_unsent()
         if plain and not self.dead:
             self._greeting = False
@@ -197,10 +198,12 @@ class Stream:
             if not self.held():
                 frame, self._large = self._large.take(), None
                 self.consume_large(frame)
-        rest = self._rest
+        rest, self._rest = self._rest, None
         view = memoryview(bytearray(plain[at:]) if rest is None else bytearray(rest) + plain[at:])
-        used = self.consume(view, 0, len(view))
-        self._keep(view, used, len(view))
+        end = len(view)
+        used = self.consume(view, 0, end)
+        if used != end:
+            self._keep(view, used, end)
 
     def consume_rest(self) -> None:
         """Take the frames that were received during a hold, then read on. A large one that was completed meanwhile

@@ -119,7 +119,8 @@ class TlsLayer:
         plain = self._decrypted()
         if self._ended:
             self._end(plain)
-        self._bound_idle(len(data), len(plain))
+        if self._idle_bytes or len(data) > PER_PLAIN_BYTE * len(plain):
+            self._bound_idle(len(data), len(plain))
         return plain, self._out.read() if self._out.pending else b""
 
     def to_send(self, plain: bytes | memoryview) -> bytes:
@@ -237,7 +238,7 @@ class TlsLayer:
                     self._ended = True
                     break
                 pieces.append(piece)
-                if not source.pending and not self._object.pending():
+                if not source.pending:  # OpenSSL has no more either: a read returns a whole record
                     break
         except ssl.SSLZeroReturnError:
             self._ended = True
