@@ -10,7 +10,7 @@ from blumfeld.metadata.image.cluster_image import MetadataImage
 from blumfeld.metadata.image.record_frame import decode_record
 from blumfeld.metadata.image.sections import NO_SECTIONS, SectionKinds
 from blumfeld.metadata.image.step import BrokenMetadata, ImageStep
-from blumfeld.metadata.slices import SLICE_RECORDS
+from blumfeld.metadata.slices import SECTION_RECORD_COST, SLICE_RECORDS
 from blumfeld.spi.aux_files import ChunkedAuxFiles
 from blumfeld.spi.completion import Steps
 from blumfeld.spi.runtime import Runtime
@@ -65,20 +65,23 @@ class _Loading:
     def __init__(self, image: MetadataImage) -> None:
         self._image = image
         self._step = ImageStep(image)
-        self._count = 0
+        self._cost = 0
+        """Cost of the records in the present step, in records of the core."""
 
     def take(self, batch: RecordBatch) -> Steps[None]:
         for record in records(batch):
-            self._step.replay(decode_record(record.value or b""))
-            self._count += 1
-            if self._count == SLICE_RECORDS:
+            decoded = decode_record(record.value or b"")
+            self._step.replay(decoded)
+            is_in_section = type(decoded) in self._image.section_kinds.by_record
+            self._cost += SECTION_RECORD_COST if is_in_section else 1
+            if self._cost >= SLICE_RECORDS:
                 self._next_step()
                 yield None
 
     def _next_step(self) -> None:
         # To end a step takes as long as it has records: one step for all would hold the loop.
         self._step.finish(-1, -1)
-        self._step, self._count = ImageStep(self._image), 0
+        self._step, self._cost = ImageStep(self._image), 0
 
     def finish(self, snapshot: CheckpointId) -> MetadataImage:
         self._step.finish(snapshot.end_offset - 1, snapshot.epoch)

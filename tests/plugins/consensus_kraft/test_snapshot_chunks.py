@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from random import Random
 from typing import Any
 
@@ -16,7 +16,8 @@ from blumfeld.metadata.image.checkpoint import (
 )
 from blumfeld.metadata.image.checkpoint_reader import BATCH_BYTES_MAX, CheckpointReader
 from blumfeld.metadata.image.records import image_of, image_records
-from blumfeld.metadata.slices import SLICE_RECORDS
+from blumfeld.metadata.image.sections import SectionKinds
+from blumfeld.metadata.slices import SECTION_RECORD_COST, SLICE_RECORDS
 from blumfeld.wire.batches.builder import build_batch
 from blumfeld.wire.batches.records import Record
 from blumfeld.wire.errors import ErrorCode
@@ -31,6 +32,7 @@ from blumfeld_consensus_kraft.snapshot_source import CHUNK_BYTES_MAX, SnapshotCh
 from blumfeld_consensus_kraft.stored_state import Loaded
 from blumfeld_kit.fakes.files import Fault
 from tests.everyday import first
+from tests.metadata.acl_section import Acls, AclSection, entry
 from tests.plugins.consensus_kraft.kraft_node import CLUSTER_ID
 from tests.plugins.consensus_kraft.log_node import TIME_MS, Deaths, LogNode, batch, history, topics
 
@@ -417,6 +419,25 @@ def test_an_image_is_loaded_over_many_turns() -> None:
     assert list(image_records(loaded.image)) == list(image_records(image_of(CLUSTER_ID, records, 49, 4)))
     turns = 10_000
     node.runtime.run_turn()
+
+
+def test_records_of_a_section_are_loaded_over_more_turns() -> None:
+    """An ACL takes longer than a partition."""
+    sizes: list[int] = []
+
+    class Counted(AclSection):
+        def replay(self, value: Acls, records: Sequence[Message]) -> Acls:
+            sizes.append(len(records))
+            return super().replay(value, records)
+
+    entries: list[Message] = [entry(number, f"User:{number}") for number in range(500)]
+    kinds = SectionKinds([Counted()])
+    node = LogNode().start()
+    node.raft.log.aux.write(ID.name, snapshot_of([*content(), *entries]))
+    loading = load_snapshot(node.runtime, node.raft.snapshots.files, ID, CLUSTER_ID, kinds)
+    image = node.runtime.run(loading).image
+    assert len(image.section("acls")) == sum(sizes) == len(entries)
+    assert max(sizes) <= SLICE_RECORDS // SECTION_RECORD_COST
 
 
 # Deaths
