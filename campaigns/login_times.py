@@ -20,6 +20,8 @@ from typing import Any
 import msgspec
 from rich.console import Console
 
+from blumfeld.client.security.refusals import LoginRefused
+from blumfeld.client.security.scram import MECHANISMS, ScramClient, ScramMechanism
 from blumfeld.testing.process import LOOPBACK, BrokerProcess
 from blumfeld.wire.messages.create_delegation_token import (
     CreateDelegationTokenRequest,
@@ -28,15 +30,7 @@ from blumfeld.wire.messages.create_delegation_token import (
 from blumfeld.wire.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
 from blumfeld.wire.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 from blumfeld_security.exchanges.passwords import PasswordHash, hash_password, is_password
-from blumfeld_security.exchanges.refusals import LoginRefused
-from blumfeld_security.exchanges.scram import (
-    MECHANISMS,
-    Credential,
-    ScramClient,
-    ScramMechanism,
-    ScramServer,
-    credential_of,
-)
+from blumfeld_security.exchanges.scram import Credential, ScramServer, credential_of
 from blumfeld_security.scram.credentials import Credentials
 from campaigns import figures
 from campaigns.connection_faults.secured_listeners import (

@@ -40,6 +40,7 @@ NOT_IMPORTED = {
     ("blumfeld-bench", DEFAULT_BUILD): "the contender `default`",
     ("blumfeld-builder", "pex"): "is run as a program",
     ("blumfeld-builder", "pip"): "is run as a program",
+    ("blumfeld-security", "cryptography"): "what blumfeld reads PKCS12 with",
     ("blumfeld-kit", DEFAULT_BUILD): "the composition that `blumfeld simulate` runs unless told otherwise",
 }
 """Requirements without an import, each with its reason."""

@@ -57,6 +57,8 @@ class Variant(msgspec.Struct, frozen=True, kw_only=True):
     """Transport of the server's sockets, in the words of ``blumfeld plan``."""
     durability: str = ""
     """Meaning of an ack, in words."""
+    command_config: str = ""
+    """Path of the file that says how to log in; empty for PLAINTEXT."""
 
 
 class Point(msgspec.Struct, frozen=True, kw_only=True):

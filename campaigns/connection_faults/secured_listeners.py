@@ -11,6 +11,7 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
+from blumfeld.client.security.scram import MECHANISMS
 from blumfeld.testing.process import LOOPBACK, free_port
 from blumfeld.wire.messages.alter_user_scram_credentials import (
     AlterUserScramCredentialsRequest,
@@ -18,7 +19,6 @@ from blumfeld.wire.messages.alter_user_scram_credentials import (
     ScramCredentialUpsertion,
 )
 from blumfeld_security.exchanges.passwords import PasswordHash
-from blumfeld_security.exchanges.scram import MECHANISMS
 from campaigns.certificates import private
 from campaigns.raw_connection import RawConnection
 from campaigns.secured.identities import AUDIENCE, ISSUER, PASSWORD, USER, make_certificates

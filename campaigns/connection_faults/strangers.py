@@ -21,12 +21,12 @@ from collections.abc import Awaitable, Callable, Iterator, Sequence
 from typing import Any, TypeVar
 
 from blumfeld.client.connection import read_answer
+from blumfeld.client.security.scram import MECHANISMS, ScramClient, ScramMechanism
 from blumfeld.testing.process import LOOPBACK
 from blumfeld.wire.messages.metadata import MetadataRequest
 from blumfeld.wire.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
 from blumfeld.wire.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 from blumfeld.wire.schema import Message
-from blumfeld_security.exchanges.scram import MECHANISMS, ScramClient, ScramMechanism
 from campaigns.certificates import Authority, private
 from campaigns.connection_faults.census import scrape
 from campaigns.connection_faults.fault import Fault, Scene, Wrong

@@ -19,6 +19,7 @@ from blumfeld.client.errors import (
     CutFrameError,
     FrameSizeError,
     NoCommonVersionError,
+    NotServedError,
     WrongCorrelationIdError,
 )
 from blumfeld.client.versions import SPOKEN
@@ -140,7 +141,7 @@ def another(frame: bytes) -> bytes:
 FAULTS: list[tuple[Callable[[bytes], bytes], type[Exception]]] = [
     (cut_answer, CutFrameError),
     (cut_size, CutFrameError),
-    (no_answer, ConnectionEndedError),
+    (no_answer, NotServedError),
     (large, FrameSizeError),
     (another, WrongCorrelationIdError),
 ]

@@ -16,6 +16,7 @@ pytest.importorskip("joserfc")
 from joserfc import jwt
 from joserfc.jwk import ECKey
 
+from blumfeld.client.security.scram import SHA_256, SHA_512, ScramClient, ScramMechanism
 from blumfeld.config.values import BrokerConfig
 from blumfeld.spi.completion import Completion
 from blumfeld.spi.context import Principal
@@ -25,7 +26,7 @@ from blumfeld_kit.authenticator_contract import AuthenticatorContract, Client
 from blumfeld_kit.fakes.runtime import EPOCH_MS, FakeRuntime
 from blumfeld_security.exchanges.oauthbearer import ERROR_READ, bearer_message
 from blumfeld_security.exchanges.passwords import PasswordHash
-from blumfeld_security.exchanges.scram import SHA_256, SHA_512, ScramClient, ScramMechanism, credential_of
+from blumfeld_security.exchanges.scram import credential_of
 from blumfeld_security.options import Options
 from blumfeld_security.sasl.node_sasl import NodeSasl
 from blumfeld_security.scram.credentials import SECTION, Credentials

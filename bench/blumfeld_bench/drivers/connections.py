@@ -12,11 +12,15 @@ from typing import BinaryIO
 
 import msgspec
 
+from blumfeld.client.blocking_connection import BlockingConnection
+from blumfeld.client.errors import NotSecuredError
 from blumfeld.client.frames import request_frame
+from blumfeld.client.security.command_config import PLAINTEXT, ClientSecurity, CommandConfigError
 from blumfeld.wire.messages.api_versions import ApiVersionsRequest
 from blumfeld_bench.drivers.contract import DriverError
 from blumfeld_bench.drivers.frames import CLIENT_ID
 from blumfeld_bench.drivers.spec import ProcessSpec, Said, share
+from blumfeld_bench.security import security_at
 
 CONNECT_TIMEOUT_S = 20.0
 AT_A_TIME = 32
@@ -71,9 +75,11 @@ def _run_first() -> None:
     os.sched_setscheduler(0, os.SCHED_RR, os.sched_param(os.sched_get_priority_min(os.SCHED_RR)))
 
 
-def connect(addresses: Iterable[tuple[str, int]]) -> list[socket.socket]:
-    """Return one connection for each address, in order, ready for an event loop. Each has had an ApiVersions request
-    answered.
+def connect(
+    addresses: Iterable[tuple[str, int]], security: ClientSecurity = PLAINTEXT
+) -> list[socket.socket]:
+    """Return one connection for each address, in order, ready for an event loop. Each is logged in, and has had an
+    ApiVersions request answered.
 
     They are made a few at a time. More would overflow the server's backlog, and the kernel retries only after a
     second.
@@ -83,7 +89,7 @@ def connect(addresses: Iterable[tuple[str, int]]) -> list[socket.socket]:
     hello = request_frame(ApiVersionsRequest(), 0, 1, CLIENT_ID)
     socks: list[socket.socket] = []
     for some in _chunks(addresses):
-        fresh = [_connect(address) for address in some]
+        fresh = [_connect(address, security) for address in some]
         for sock in fresh:
             sock.sendall(hello)
         for sock in fresh:
@@ -99,7 +105,7 @@ def connect_idle(spec: ProcessSpec) -> list[socket.socket]:
     :raises DriverError: as :func:`connect`
     """
     mine = share(spec.step.idle_connections, spec.index, spec.processes)
-    return connect([(spec.host, spec.port)] * len(mine))
+    return connect([(spec.host, spec.port)] * len(mine), security_at(spec.command_config))
 
 
 def _chunks(addresses: Iterable[tuple[str, int]]) -> Iterator[list[tuple[str, int]]]:
@@ -108,13 +114,13 @@ def _chunks(addresses: Iterable[tuple[str, int]]) -> Iterator[list[tuple[str, in
         yield some
 
 
-def _connect(address: tuple[str, int]) -> socket.socket:
+def _connect(address: tuple[str, int], security: ClientSecurity) -> socket.socket:
     try:
-        sock = socket.create_connection(address, CONNECT_TIMEOUT_S)
-    except OSError as error:
+        return BlockingConnection(*address, CLIENT_ID, CONNECT_TIMEOUT_S, security=security).detached()
+    except NotSecuredError as error:
+        raise DriverError(str(error)) from error
+    except (OSError, CommandConfigError) as error:
         raise DriverError(f"can't connect to {address[0]}:{address[1]}: {error}") from error
-    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    return sock
 
 
 def _hear(sock: socket.socket) -> None:

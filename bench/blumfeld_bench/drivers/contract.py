@@ -25,6 +25,8 @@ class Task(msgspec.Struct, frozen=True, kw_only=True):
     step: Step
     seed: int
     """Seed of the step, the same for all variants in one round: they get the same bytes at the same intended times."""
+    command_config: str = ""
+    """Path of the file that says how to log in; empty for PLAINTEXT."""
 
 
 class Progress(msgspec.Struct, frozen=True, kw_only=True):

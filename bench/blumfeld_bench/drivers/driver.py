@@ -18,6 +18,7 @@ from blumfeld_bench.drivers.spec import ProcessSpec
 from blumfeld_bench.drivers.transactions.frames import api_versions
 from blumfeld_bench.drivers.wire_client import WireClient
 from blumfeld_bench.result import Ceiling
+from blumfeld_bench.security import security_at
 from blumfeld_bench.workload import Produce, Step, Workload
 
 MODULE = "blumfeld_bench.drivers.wire.process"
@@ -97,7 +98,7 @@ class WireDriver:
         return {0: PRODUCE_VERSION, 1: FETCH_VERSION}
 
     def _specs(self, task: Task) -> list[ProcessSpec]:
-        with WireClient(task.host, task.port) as client:
+        with WireClient(task.host, task.port, security=security_at(task.command_config)) as client:
             spoken = client.versions()
             for key, version in self._needed(task.step).items():
                 low, high = spoken.get(key, (0, -1))
@@ -117,6 +118,7 @@ class WireDriver:
                 seed=task.seed,
                 index=index,
                 processes=self._workload.processes,
+                command_config=task.command_config,
                 goes_first=self._goes_first,
             )
             for index in range(self._workload.processes)

@@ -26,6 +26,7 @@ from blumfeld_bench.drivers.load import DRAIN_NS, Load, live
 from blumfeld_bench.drivers.meter import Meter
 from blumfeld_bench.drivers.schedule import Schedule
 from blumfeld_bench.drivers.spec import Begin, ProcessSpec, share
+from blumfeld_bench.security import librdkafka_at
 from blumfeld_bench.workload import Consume, Produce
 
 NAP_NS = 50_000
@@ -50,6 +51,7 @@ class Sender:
         self._topic, self._meter = spec.topic, meter
         self._producer = Producer(
             {
+                **librdkafka_at(spec.command_config),
                 "bootstrap.servers": f"{spec.host}:{spec.port}",
                 "acks": produce.acks,
                 "linger.ms": 0 if produce.batch_records == 1 else BATCH_LINGER_MS,
@@ -118,6 +120,7 @@ class Sender:
 def consumer_config(spec: ProcessSpec, consume: Consume, group: str) -> dict[str, Any]:
     """Return the settings of one consumer of a group: it commits nothing, and is told of the end of a partition."""
     return {
+        **librdkafka_at(spec.command_config),
         "bootstrap.servers": f"{spec.host}:{spec.port}",
         "group.id": group,
         "auto.offset.reset": consume.start,

@@ -11,6 +11,7 @@ from typing import BinaryIO
 
 import msgspec
 
+from blumfeld.client.security.command_config import CommandConfigError
 from blumfeld_bench.drivers.connections import go_first, raise_descriptor_limit, say, sleep_precisely
 from blumfeld_bench.drivers.contract import DriverError
 from blumfeld_bench.drivers.loop import Loop
@@ -120,7 +121,7 @@ def live(make_load: type[Load]) -> None:
         if spec.goes_first:
             go_first()
         load = make_load(spec, out)
-    except DriverError as error:
+    except (DriverError, CommandConfigError) as error:
         say(out, Failed(message=str(error)))
         return
     say(out, Ready(placement=placement_of()))

@@ -12,6 +12,8 @@ import socket
 from collections.abc import Callable
 from time import monotonic_ns
 
+from blumfeld_bench.security import TlsSocket
+
 SPIN_NS = 60_000
 """Time that a sleeping core takes to wake up on a virtual machine."""
 SPIN_SHARE = 0.3
@@ -40,7 +42,7 @@ class Loop:
 
     def add(self, sock: socket.socket, handler: Handler) -> None:
         """Call ``handler(event mask)`` whenever the socket can be read."""
-        self._handlers[sock.fileno()] = handler
+        self._handlers[sock.fileno()] = sock.drained(handler) if isinstance(sock, TlsSocket) else handler
         self._epoll.register(sock.fileno(), EPOLLIN)
 
     def watch_writing(self, sock: socket.socket, wanted: bool) -> None:

@@ -35,6 +35,8 @@ class ProcessSpec(msgspec.Struct, frozen=True, kw_only=True):
     processes: int
     requests_max: int = 0
     """Produce requests after which the load ends, whatever the step says; 0: no such end."""
+    command_config: str = ""
+    """Path of the file that says how to log in; empty for PLAINTEXT."""
     goes_first: bool = False
     """Run under SCHED_RR, before every process of the ordinary policy."""
 

@@ -13,8 +13,9 @@ from types import TracebackType
 from typing import Self, TypeVar
 
 from blumfeld.client.blocking_connection import BlockingConnection
-from blumfeld.client.errors import RefusedError, check, error_name
+from blumfeld.client.errors import NotSecuredError, NotServedError, RefusedError, check, error_name
 from blumfeld.client.metadata import Broker, ClusterView
+from blumfeld.client.security.command_config import PLAINTEXT, ClientSecurity, CommandConfigError
 from blumfeld.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from blumfeld.wire.messages.create_topics import (
     CreatableTopic,
@@ -74,14 +75,16 @@ class WireClient:
     refused.
     """
 
-    def __init__(self, host: str, port: int, timeout_s: float = 30.0) -> None:
-        """Connect.
+    def __init__(
+        self, host: str, port: int, timeout_s: float = 30.0, security: ClientSecurity = PLAINTEXT
+    ) -> None:
+        """Connect, and log in.
 
-        :raises DriverError: the connection was refused
+        :raises DriverError: the connection was refused, or TLS or the login failed
         """
-        self.host, self.port, self._timeout_s = host, port, timeout_s
+        self.host, self.port, self._timeout_s, self._security = host, port, timeout_s, security
         with _told(f"{host}:{port}"):
-            self._connection = BlockingConnection(host, port, CLIENT_ID, timeout_s)
+            self._connection = BlockingConnection(host, port, CLIENT_ID, timeout_s, security=security)
 
     def __enter__(self) -> Self:
         return self
@@ -155,7 +158,7 @@ class WireClient:
         offsets = [-1] * len(leaders)
         for leader in sorted(set(leaders)):
             mine = [index for index, at in enumerate(leaders) if at == leader]
-            with WireClient(leader.host, leader.port, self._timeout_s) as client:
+            with WireClient(leader.host, leader.port, self._timeout_s, self._security) as client:
                 found_here = client._list_offsets(name, mine, timestamp)
             for index, offset in found_here.items():
                 offsets[index] = offset
@@ -238,5 +241,6 @@ def _refused(code: int, about: str, message: str | None = None) -> None:
 def _told(what: str) -> Iterator[None]:
     try:
         yield
-    except (OSError, DecodeError) as error:
-        raise DriverError(f"{what}: {error or type(error).__name__}") from error
+    except (OSError, DecodeError, CommandConfigError) as error:
+        told = error.reason if isinstance(error, NotSecuredError | NotServedError) else error
+        raise DriverError(f"{what}: {told or type(error).__name__}") from error

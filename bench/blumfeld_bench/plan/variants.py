@@ -4,6 +4,7 @@
 - ``A.toml``: a manifest; ``"A.toml --set network.plugin=net_uring --label ring"``: with overrides, by another name
 - ``"kafka://127.0.0.1:0 --start 'kafka-peer start {folder}/data {port}'"``: a foreign broker, started in each round;
   ``--warm-up SECONDS``, ``--durability WORDS`` and ``--server-version V`` describe it
+- either of these with ``--command-config FILE``: a client's properties for TLS and a login, as Kafka's tools take them
 - either of these with ``--nodes 3``: a cluster of three nodes on loopback. A foreign broker's command is then run once
   for each node, and says where ``{id}``, ``{port}``, ``{controller_port}`` and ``{voters}`` go
 - ``"kafka://127.0.0.1:9092 --running"``: a broker that runs already, with data of its own
@@ -23,15 +24,18 @@ import attrs
 import msgspec
 
 from blumfeld import __version__
+from blumfeld.client.security.command_config import CommandConfigError, open_secrets, read_command_config
 from blumfeld.kernel.composing.plan import Plan, make_plan
 from blumfeld.kernel.manifest.sections import NO_FILE, read_manifest
 from blumfeld.kernel.node import Node
+from blumfeld.kernel.runtime.real_files import RealFiles
 from blumfeld.kernel.runtime.short_lived_runtime import short_lived_runtime
 from blumfeld.kernel.watching.event_log import EventLogs
 from blumfeld.plugging.errors import Faults, ManifestError, file_problem
 from blumfeld.testing.cluster import LOOPBACK, NODE_SETTINGS, filled, node_places
 from blumfeld.wire.errors import PluginContractError
 from blumfeld_bench.result import Result, Variant
+from blumfeld_bench.security import security_at
 
 DEFAULT = "default"
 SCHEME = "kafka://"
@@ -97,6 +101,8 @@ def parse_variant(text: str, label: str | None = None) -> VariantSpec:
     given.label = label or given.label
     if given.nodes < 1:
         raise VariantError(f"{text!r}: --nodes: found {given.nodes}; allowed: 1 and more")
+    if given.command_config:
+        given.command_config = _checked_login(text, given)
     if given.what.startswith(SCHEME):
         return _foreign(text, given)
     for option in ("start", "warm_up", "durability", "server_version"):
@@ -129,6 +135,22 @@ def specs_of(result: Result) -> tuple[VariantSpec, ...]:
     return tuple(specs)
 
 
+def _checked_login(text: str, given: argparse.Namespace) -> str:
+    """Return the absolute path of the file of ``--command-config``, read now, and by each driver process again."""
+    if given.nodes > 1 and not given.what.startswith(SCHEME):
+        raise VariantError(
+            f"{text!r}: --command-config: the bench gives each node of a cluster plain listeners"
+        )
+    path = str(Path(given.command_config).absolute())
+    try:
+        security_at(path)
+    except CommandConfigError as error:
+        raise VariantError(str(error)) from error
+    if (warning := open_secrets(read_command_config(path, RealFiles()), RealFiles())) is not None:
+        print(f"blumfeld: {warning}", file=sys.stderr)
+    return path
+
+
 class _Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         raise VariantError(message)
@@ -145,6 +167,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--warm-up", type=float)
     parser.add_argument("--durability")
     parser.add_argument("--server-version")
+    parser.add_argument("--command-config", default="")
     return parser
 
 
@@ -186,6 +209,7 @@ def _foreign(text: str, given: argparse.Namespace) -> VariantSpec:
             versions={label: given.server_version} if given.server_version else {},
             network=NOT_KNOWN,
             durability=given.durability or NOT_KNOWN,
+            command_config=given.command_config,
         ),
         port,
     )
@@ -228,6 +252,7 @@ def _ours(text: str, given: argparse.Namespace) -> VariantSpec:
             versions=checked.versions,
             network=checked.network,
             durability=checked.durability,
+            command_config=given.command_config,
         )
     )
 

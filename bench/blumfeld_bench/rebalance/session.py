@@ -18,6 +18,7 @@ import attrs
 import msgspec
 
 from blumfeld import __version__
+from blumfeld.client.security.command_config import ClientSecurity, CommandConfigError
 from blumfeld.wire.api_table import ApiKey
 from blumfeld_bench.drivers.connections import raise_descriptor_limit
 from blumfeld_bench.drivers.contract import DriverError
@@ -32,6 +33,7 @@ from blumfeld_bench.rebalance.result import Failure, RebalanceResult, Sample
 from blumfeld_bench.rebalance.settings import KIP_848, Settings, differences, filled
 from blumfeld_bench.runs.machine import this_machine
 from blumfeld_bench.runs.servers import Server, ServerCluster, ServerError, started
+from blumfeld_bench.security import security_at
 from blumfeld_bench.usage import Totals, totals
 
 HOST = "127.0.0.1"
@@ -65,6 +67,8 @@ class Place:
     """The requested protocols that the server speaks."""
     config: dict[str, str | None]
     """The settings that the server reported."""
+    security: ClientSecurity
+    """How a client logs in."""
 
     def look(self) -> Totals | None:
         """Return the server's usage so far, or None where that can't be known."""
@@ -94,7 +98,8 @@ def place_of(spec: VariantSpec, settings: Settings, folder: Path) -> Iterator[Pl
 
 def _set_up(spec: VariantSpec, settings: Settings, port: int, server: Server | ServerCluster | None) -> Place:
     wanted = settings.server()
-    with WireClient(HOST, port, CLIENT_TIMEOUT_S) as client:
+    security = security_at(spec.variant.command_config)
+    with WireClient(HOST, port, CLIENT_TIMEOUT_S, security) as client:
         config = client.broker_config(list(wanted))
         if unequal := differences(wanted, config):
             hint = "; a start command takes the settings where it says {settings}"
@@ -107,7 +112,9 @@ def _set_up(spec: VariantSpec, settings: Settings, port: int, server: Server | S
     protocols = tuple(protocol for protocol in settings.protocols if speaks or protocol != KIP_848)
     if not protocols:
         raise DriverError(f"{spec.label} speaks none of the asked protocols: {', '.join(settings.protocols)}")
-    return Place(port, tuple(server.pids()) if server is not None else (), topics, protocols, config)
+    return Place(
+        port, tuple(server.pids()) if server is not None else (), topics, protocols, config, security
+    )
 
 
 def _topic(client: WireClient, size: int, partitions: int) -> Topic:
@@ -117,7 +124,7 @@ def _topic(client: WireClient, size: int, partitions: int) -> Topic:
     return Topic(name, client.topic_id(name), partitions)
 
 
-EXPECTED = (DriverError, ServerError, UnequalError, OSError, subprocess.SubprocessError)
+EXPECTED = (CommandConfigError, DriverError, ServerError, UnequalError, OSError, subprocess.SubprocessError)
 Tell = Callable[[str], None]
 
 
@@ -201,7 +208,7 @@ class Session:
         self._tell(f"round {turn.round + 1} {turn.variant}: warm after {time.monotonic() - began:.0f} s")
 
     def _warm_up_once(self, place: Place, protocol: str, group_id: str) -> None:
-        crowd = Crowd(HOST, place.port)
+        crowd = Crowd(HOST, place.port, place.security)
         try:
             cell = Cell(
                 crowd, self._group(place, group_id, WARM_UP_SIZE, 0), protocol, self._settings, place.look
@@ -211,7 +218,7 @@ class Session:
             crowd.close()
 
     def _try(self, place: Place, turn: Turn, protocol: str, size: int) -> None:
-        crowd = Crowd(HOST, place.port)
+        crowd = Crowd(HOST, place.port, place.security)
         where = f"{protocol}, {size} members"
         try:
             group = self._group(place, f"{protocol}-{size}", size, turn.round)
@@ -234,7 +241,7 @@ class Session:
         """Return a new group on that size's topic, with a coordinator. Random draws differ between rounds, not between
         servers.
         """
-        with WireClient(HOST, place.port) as client:
+        with WireClient(HOST, place.port, security=place.security) as client:
             client.await_coordinator(group_id)
         topic, settings = place.topics[size], self._settings
         return Group(

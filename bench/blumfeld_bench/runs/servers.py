@@ -19,10 +19,14 @@ from pathlib import Path
 
 import attrs
 
+from blumfeld.client.blocking_connection import BlockingConnection
+from blumfeld.client.security.command_config import PLAINTEXT, ClientSecurity
 from blumfeld.kernel.runtime.process_ends import has_ended
 from blumfeld.testing.cluster import LOOPBACK, filled, node_places
-from blumfeld.testing.process import POLL_S, NodeError, NodeProcess, start_together
+from blumfeld.testing.process import ASK_S, POLL_S, NodeError, NodeProcess, start_together
+from blumfeld_bench.drivers.frames import CLIENT_ID
 from blumfeld_bench.plan.variants import MANIFEST_FILE, VariantSpec
+from blumfeld_bench.security import security_at
 from blumfeld_bench.usage import Totals, reset_peak, totals, tree
 
 READY_TIMEOUT_S = 60.0
@@ -49,6 +53,7 @@ class Server(NodeProcess):
         cores: frozenset[int] | None = None,
         bare: bool = False,
         start_timeout_s: float = READY_TIMEOUT_S,
+        security: ClientSecurity = PLAINTEXT,
     ) -> None:
         prefix = ["env", f"--chdir={folder}"]
         if cores is not None:
@@ -56,10 +61,15 @@ class Server(NodeProcess):
         super().__init__(name, [*prefix, *command], folder / "log", (LOOPBACK, port), start_timeout_s)
         self.folder = folder
         self._bare = bare
+        self._security = security
 
     def answers(self) -> bool:
         """Whether it is ready now."""
         return _listens(self.port) if self._bare else super().answers()
+
+    def connect(self, timeout_s: float = ASK_S) -> BlockingConnection:
+        """As ``NodeProcess.connect``, logged in."""
+        return BlockingConnection(self.host, self.port, CLIENT_ID, timeout_s, security=self._security)
 
     def pids(self) -> list[int]:
         """Return the ids of all its processes, as of now; none before it is launched."""
@@ -117,6 +127,7 @@ def start_server(
     files: Mapping[str, str] | None = None,
     cores: frozenset[int] | None = None,
     bare: bool = False,
+    security: ClientSecurity = PLAINTEXT,
 ) -> Server:
     """Start a server with fresh data below ``folder``; return when it is ready. See :class:`Server`.
 
@@ -127,7 +138,7 @@ def start_server(
     """
     places = node_places([LOOPBACK], port)
     words = filled(command, places[0], places, folder)
-    server = Server(name, words, folder, places[0].port, cores=cores, bare=bare)
+    server = Server(name, words, folder, places[0].port, cores=cores, bare=bare, security=security)
     _write_files(folder, files or {})
     try:
         server.start()
@@ -200,8 +211,17 @@ def start_variant(
     """
     files = {} if spec.variant.manifest is None else {MANIFEST_FILE: spec.variant.manifest}
     variant = spec.variant
+    security = security_at(variant.command_config)
     if variant.nodes == 1:
-        return start_server(variant.label, variant.command, folder, port=spec.port, files=files, cores=cores)
+        return start_server(
+            variant.label,
+            variant.command,
+            folder,
+            port=spec.port,
+            files=files,
+            cores=cores,
+            security=security,
+        )
     places = node_places([LOOPBACK] * variant.nodes, spec.port)
     nodes: list[Server] = []
     for place in places:
@@ -209,7 +229,9 @@ def start_variant(
         words = filled(variant.command, place, places, home)
         timeout_s = READY_TIMEOUT_S * variant.nodes
         name = f"{variant.label}, node {place.id}"
-        nodes.append(Server(name, words, home, place.port, cores=cores, start_timeout_s=timeout_s))
+        nodes.append(
+            Server(name, words, home, place.port, cores=cores, start_timeout_s=timeout_s, security=security)
+        )
         _write_files(home, files)
     try:
         start_together(nodes, nodes)

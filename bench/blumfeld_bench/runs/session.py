@@ -19,6 +19,7 @@ import attrs
 import msgspec
 
 from blumfeld import __version__
+from blumfeld.client.security.command_config import CommandConfigError
 from blumfeld_bench.drivers.connections import NOT_FIRST, may_go_first
 from blumfeld_bench.drivers.contract import Driver, DriverError, MakeDriver, unseen
 from blumfeld_bench.plan import schedule
@@ -36,7 +37,7 @@ from blumfeld_bench.workload import Step, Workload
 VERDICT_FROM_ROUNDS = 3
 TRACED_S = 2.0
 QUICK_TRACED_S = 1.0
-EXPECTED = (DriverError, ServerError, OSError, subprocess.SubprocessError)
+EXPECTED = (CommandConfigError, DriverError, ServerError, OSError, subprocess.SubprocessError)
 """Failures of a server or a driver, which the run survives. Any other exception is a defect of the bench and ends the
 run.
 """

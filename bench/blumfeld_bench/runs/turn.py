@@ -24,6 +24,7 @@ from blumfeld_bench.plan.schedule import Turn
 from blumfeld_bench.plan.variants import VariantSpec
 from blumfeld_bench.result import Measured, Usage
 from blumfeld_bench.runs.servers import Server, ServerCluster, drop_from_page_cache, started
+from blumfeld_bench.security import security_at
 from blumfeld_bench.usage import Totals, placement_of, summed, used
 from blumfeld_bench.workload import Consume, Produce, Step, Workload
 
@@ -43,6 +44,8 @@ class Place(NamedTuple):
     topic: str
     server: Server | ServerCluster | None
     """The server, or ``None`` if the bench did not start it."""
+    command_config: str = ""
+    """Path of the file that says how to log in; empty for PLAINTEXT."""
 
 
 class ServerMarks:
@@ -89,13 +92,14 @@ def server_of(
     with started(spec, folder, cores) as server:
         port = spec.port if server is None else server.port
         topic = f"bench-{folder.parent.name}-{folder.name}" if server is None else "bench"
-        _make_topic(port, topic, workload)
-        yield Place(port, topic, server)
+        place = Place(port, topic, server, spec.variant.command_config)
+        _make_topic(place, workload)
+        yield place
 
 
-def _make_topic(port: int, name: str, workload: Workload) -> None:
-    topic = workload.topic
-    with WireClient(HOST, port) as client:
+def _make_topic(place: Place, workload: Workload) -> None:
+    topic, name = workload.topic, place.topic
+    with WireClient(HOST, place.port, security=security_at(place.command_config)) as client:
         brokers = client.broker_count()
         if brokers < topic.replication_factor:
             raise DriverError(
@@ -117,7 +121,14 @@ class Runner:
         """Return the driver's task. Its seed is the same for all variants in one step of one round."""
         nth = self._workload.steps.index(step) if step in self._workload.steps else len(self._workload.steps)
         seed = (self._seed * 1_000_003 + round_number * 1_009 + nth) % 2**31
-        return Task(host=HOST, port=place.port, topic=place.topic, step=step, seed=seed)
+        return Task(
+            host=HOST,
+            port=place.port,
+            topic=place.topic,
+            step=step,
+            seed=seed,
+            command_config=place.command_config,
+        )
 
     def prepare(self, spec: VariantSpec, place: Place, round_number: int) -> None:
         """Warm the server as the variant asks, and write the data that the workload reads.
@@ -128,7 +139,7 @@ class Runner:
         warm_up_s = spec.variant.warm_up_s
         if warm_up_s > 0:
             warm = place._replace(topic=f"{place.topic}-warm-up")
-            _make_topic(place.port, warm.topic, workload)
+            _make_topic(warm, workload)
             for step in warm_up_steps(workload, warm_up_s):
                 self._driver.run(self.task(warm, step, round_number), NoMarks(), unseen)
         if workload.preload_bytes:

@@ -8,12 +8,12 @@ from pathlib import Path
 
 from confluent_kafka.admin import AdminClient
 
+from blumfeld.client.security.scram import NONCE_BYTES, SHA_256, ScramClient, nonce_of
 from blumfeld.testing.process import LOOPBACK, BrokerProcess, NodeProcess, free_port
 from blumfeld.wire.messages.create_acls import AclCreation, CreateAclsRequest, CreateAclsResponse
 from blumfeld.wire.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
 from blumfeld.wire.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 from blumfeld_security.acls.composing import STANDARD_AUTHORIZER
-from blumfeld_security.exchanges.scram import NONCE_BYTES, SHA_256, ScramClient, nonce_of
 from campaigns.certificates import Authority, private
 from campaigns.clients.rights import give_credentials
 from campaigns.raw_connection import RawConnection

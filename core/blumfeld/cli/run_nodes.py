@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from functools import partial
 
 from blumfeld import __version__
-from blumfeld.cli.cluster.questions import quorum_leader
 from blumfeld.cli.own_command import own_command
+from blumfeld.cli.peer_questions import quorum_leader_of
 from blumfeld.config.addresses import address_text
 from blumfeld.kernel.composing.plan import Plan, make_plan
 from blumfeld.kernel.manifest.sections import Manifest
@@ -70,7 +70,7 @@ async def _supervise(plans: Sequence[Plan], arguments: Sequence[str], logs: Even
     supervisor = Supervisor(
         nodes,
         logs.named("supervisor"),
-        partial(quorum_leader, [address for address in addresses if address[1]]),
+        partial(asyncio.to_thread, quorum_leader_of, plans),
         lambda: _say_ready(len(plans), addresses),
     )
     return await supervisor.run()

@@ -7,15 +7,22 @@ calls the same two methods.
 from __future__ import annotations
 
 import asyncio
+import secrets
 from collections.abc import Callable, Mapping
-from typing import TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
-from blumfeld.client.connection import ClientConnection
+from blumfeld.client.connection import BEFORE_SERVICE, ClientConnection
+from blumfeld.client.errors import CutFrameError, NotSecuredError, NotServedError, not_served
 from blumfeld.client.frames import FRAME_BYTES_MAX
 from blumfeld.client.versions import Handshake, Range
+from blumfeld.config.addresses import address_text
 from blumfeld.wire.messages.api_versions import ApiVersionsResponse
 from blumfeld.wire.primitives import DecodeError
 from blumfeld.wire.schema import Message
+
+if TYPE_CHECKING:
+    from blumfeld.client.security.command_config import ClientSecurity
+    from blumfeld.client.security.sasl import Credentials
 
 R = TypeVar("R", bound=Message)
 
@@ -25,6 +32,8 @@ class AsyncioConnection(asyncio.Protocol):
 
     :param write: puts bytes on the wire; it may not block
     :param hang_up: closes the wire; it is called once, when the server broke the protocol or :meth:`close` was called
+    :param where: the server's address, for errors; empty where the wire has none
+    :param protocol: the client's ``security.protocol``, for errors
     """
 
     def __init__(
@@ -34,8 +43,13 @@ class AsyncioConnection(asyncio.Protocol):
         hang_up: Callable[[], None] | None = None,
         *,
         frame_bytes_max: int = FRAME_BYTES_MAX,
+        where: str = "",
+        protocol: str = "PLAINTEXT",
     ) -> None:
         self.state = ClientConnection(client_id, frame_bytes_max=frame_bytes_max)
+        self._where = where
+        self._protocol = protocol
+        self._is_answered = self._is_served = False
         self._write = write
         self._hang_up = hang_up
         self._lost: Exception | None = None
@@ -87,7 +101,9 @@ class AsyncioConnection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """The loop has connected."""
         stream = cast("asyncio.Transport", transport)
-        self._write, self._hang_up = stream.write, stream.close
+        # A close of TLS waits for the other side's alert, for longer than the loop of a tool lives.
+        has_tls = stream.get_extra_info("ssl_object") is not None
+        self._write, self._hang_up = stream.write, stream.abort if has_tls else stream.close
 
     def data_received(self, data: bytes) -> None:
         """Take bytes from the network. See :meth:`broke_protocol` for bytes that are no answers."""
@@ -96,6 +112,8 @@ class AsyncioConnection(asyncio.Protocol):
         self.state.receive(data)
         try:
             for answer in self.state.answers():
+                self._is_answered = True
+                self._is_served = self._is_served or answer.request.api_key not in BEFORE_SERVICE
                 future: asyncio.Future[Message] = answer.request.token
                 if not future.done():  # its caller may have given up
                     future.set_result(answer.message)
@@ -115,7 +133,17 @@ class AsyncioConnection(asyncio.Protocol):
             except ConnectionError as error:
                 exc = error
         self._hang_up = None
-        self._give_up(exc)
+        self._give_up(self._told(exc))
+
+    def _told(self, error: Exception) -> Exception:
+        """Returns the error with what a person can do about it, where the server has served nothing yet."""
+        if not self._where or self._is_served or isinstance(error, CutFrameError):
+            return error
+        if isinstance(error, ConnectionError) or not isinstance(error, OSError):
+            return not_served(self._where, self._protocol, answered=self._is_answered)
+        from blumfeld.client.security.tls import failed_handshake
+
+        return failed_handshake(self._where, error)
 
     def _give_up(self, reason: Exception) -> None:
         if self._lost is not None:
@@ -130,18 +158,64 @@ class AsyncioConnection(asyncio.Protocol):
 
 def _fail(answer: asyncio.Future[Message], reason: Exception) -> None:
     """Fail a request with an exception of its own: one that is raised in two tasks would mix their tracebacks."""
-    kind = type(reason) if isinstance(reason, ConnectionError) else ConnectionError
-    error = kind(str(reason))
+    if isinstance(reason, NotServedError | NotSecuredError):
+        error: ConnectionError = type(reason)(reason.where, reason.reason)
+    else:
+        kind = type(reason) if isinstance(reason, ConnectionError) else ConnectionError
+        error = kind(str(reason))
     error.__cause__ = reason
     answer.set_exception(error)
     answer.exception()  # the loop warns of no answer that nobody waits for
 
 
-async def connect(host: str, port: int, client_id: str) -> AsyncioConnection:
+async def connect(
+    host: str, port: int, client_id: str, security: ClientSecurity | None = None
+) -> AsyncioConnection:
     """Connect over TCP with the running loop.
 
+    :param security: TLS, and the login that is done before this returns; ``None`` for neither
     :raises OSError: no server listens there
+    :raises NotSecuredError: TLS or the login failed
     """
     loop = asyncio.get_running_loop()
-    _, connection = await loop.create_connection(lambda: AsyncioConnection(client_id), host, port)
+    where = address_text(host, port)
+    protocol = "PLAINTEXT" if security is None else security.protocol
+    context = None if security is None else security.context
+    try:
+        _, connection = await loop.create_connection(
+            lambda: AsyncioConnection(client_id, where=where, protocol=protocol),
+            host,
+            port,
+            ssl=context,
+            server_hostname=None if context is None else host,
+        )
+    except OSError as error:
+        if context is None or isinstance(error, ConnectionRefusedError):
+            raise
+        from blumfeld.client.security.tls import failed_handshake
+
+        raise failed_handshake(where, error) from error
+    if security is not None and security.credentials is not None:
+        try:
+            await _log_in(connection, security.credentials(), where)
+        except BaseException:
+            connection.close()
+            raise
     return connection
+
+
+async def _log_in(connection: AsyncioConnection, credentials: Credentials, where: str) -> None:
+    from blumfeld.client.security.refusals import LoginRefused
+    from blumfeld.client.security.sasl import VERSION, Salting, login_steps
+    from blumfeld.client.security.scram import NONCE_BYTES, nonce_of
+
+    steps = login_steps(credentials, lambda: nonce_of(secrets.token_bytes(NONCE_BYTES)))
+    given: Any = None
+    try:
+        while True:
+            effect = steps.send(given)
+            given = effect.salted() if isinstance(effect, Salting) else await connection.send(effect, VERSION)
+    except StopIteration:
+        return
+    except LoginRefused as refusal:
+        raise NotSecuredError(where, credentials.refused(refusal.reason)) from None

@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 
 CORRELATION_ID_MAX = 0x7FFFFFFF
 """The id after it is 0."""
+BEFORE_SERVICE = frozenset((ApiKey.API_VERSIONS, ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE))
+"""The APIs that a listener answers before a login. Any other answer shows that it serves this client."""
 
 
 class Waiting(NamedTuple):

@@ -40,6 +40,49 @@ class CutFrameError(ConnectionEndedError):
     """The server closed the connection inside a frame."""
 
 
+class NotSecuredError(ConnectionError):
+    """TLS or the login failed: another attempt with the same settings fails, too.
+
+    :ivar where: the server's address
+    :ivar reason: the rest of the text
+    """
+
+    def __init__(self, where: str, reason: str) -> None:
+        super().__init__(f"{where}: {reason}")
+        self.where, self.reason = where, reason
+
+
+class NotServedError(ConnectionEndedError):
+    """The server closed a new connection before it served anything: it may want TLS or a login.
+
+    :ivar where: the server's address
+    :ivar reason: the rest of the text
+    """
+
+    def __init__(self, where: str, reason: str) -> None:
+        super().__init__(f"{where}: {reason}")
+        self.where, self.reason = where, reason
+
+
+def not_served(where: str, protocol: str, *, answered: bool) -> NotServedError:
+    """Returns the error of a server that closed a new connection.
+
+    :param where: the server's address
+    :param protocol: the client's ``security.protocol``
+    :param answered: whether the server has answered anything, such as ApiVersions
+    """
+    wants = {
+        "PLAINTEXT": "a login" if answered else "TLS or a login",
+        "SSL": "a login, or a certificate of the client",
+        "SASL_PLAINTEXT": "another login" if answered else "TLS, or no login",
+    }.get(protocol, "another login" if answered else "no login, or a certificate of the client")
+    return NotServedError(
+        where,
+        f"the server closed the connection before it served anything. Its listener may want {wants}; "
+        f"the client's security.protocol is {protocol}",
+    )
+
+
 class NoCommonVersionError(Exception):
     """Client and server have no version of an API in common.
 

@@ -16,6 +16,8 @@ FRAME_BYTES_MAX = 100_000_000
 """The largest answer that is taken: librdkafka's ``receive.message.max.bytes``."""
 
 _SIZE = struct.Struct(">i")
+_TLS_RECORDS = (b"\x15\x03", b"\x16\x03")
+"""How an alert and a handshake of TLS begin: an answer of half a gigabyte would, too."""
 
 
 def request_frame(request: Message, version: int, correlation_id: int, client_id: str | None) -> bytes:
@@ -42,6 +44,8 @@ def frame_size(data: bytes | bytearray | memoryview, frame_bytes_max: int = FRAM
     """
     size: int = _SIZE.unpack_from(data)[0]
     if not FRAME_BYTES_MIN <= size <= frame_bytes_max:
+        if bytes(data[:2]) in _TLS_RECORDS:
+            raise FrameSizeError("the server speaks TLS here: security.protocol must be SSL or SASL_SSL")
         raise FrameSizeError(
             f"the server announces a frame of {size} bytes; {FRAME_BYTES_MIN} to {frame_bytes_max} are allowed"
         )

@@ -13,6 +13,7 @@ from blumfeld.feeds import RECV_HEADER
 from blumfeld.plugging.errors import ManifestError, Problem, file_problem, shown
 from blumfeld.plugging.sections import read_section
 from blumfeld_sink_spark.errors import SettingsError
+from blumfeld_sink_spark.logins import read_login
 
 PRECISION_MAX = 38
 COMMAND_LINE = "command line"
@@ -64,6 +65,8 @@ class ArchiveSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     fail_on_data_loss: bool = True
     kafka: dict[str, str] = {}
     """Client configuration with Kafka's names (``security.protocol``…)."""
+    command_config: str = ""
+    """File of a client's properties for TLS and a login, as Kafka's tools take them. Its keys join ``kafka``."""
     master: str = "local[*]"
     spark: dict[str, str] = {}
     jars: str = ""
@@ -138,6 +141,9 @@ def load(path: str | None, overrides: dict[str, Any], *, topics_needed: bool = T
         if path is not None:
             text = _text_of(path)
         settings = read_section(text, "archive", ArchiveSettings, source, given)
+        if settings.command_config:
+            kafka = read_login(settings.command_config, settings.kafka)
+            settings = msgspec.structs.replace(settings, kafka=kafka, command_config="")
     except ManifestError as error:
         raise SettingsError(str(error)) from error
     if not topics_needed and not settings.topics and not settings.topic_pattern:

@@ -100,7 +100,7 @@ def test_a_node_that_is_not_ready_in_time_is_ended(cluster: Cluster) -> None:
 def test_a_node_that_hangs_does_not_serve(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
     cluster("up", "1", "--listen", f"127.0.0.1:{free_port()}")
 
-    async def nothing(_nodes: object) -> list[Answers]:
+    async def nothing(_nodes: object, _security: object) -> list[Answers]:
         return []
 
     monkeypatch.setattr(command, "ask_all", nothing)

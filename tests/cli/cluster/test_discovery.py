@@ -77,7 +77,7 @@ def test_a_voter_whose_listener_is_not_told_is_a_voter_all_the_same() -> None:
 
 
 def test_the_first_broker_that_answers_is_believed(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def opened(_host: str, port: int) -> Any:
+    async def opened(_host: str, port: int, _security: object) -> Any:
         if port == 1:
             raise ConnectionRefusedError
         return FakeConnection(

@@ -107,7 +107,7 @@ def serve(monkeypatch: pytest.MonkeyPatch) -> Serve:
     def put(servers: Mapping[int, Mapping[type[Message], Answer] | None]) -> list[FakeConnection]:
         connections: list[FakeConnection] = []
 
-        async def opened(_host: str, port: int) -> Any:
+        async def opened(_host: str, port: int, _security: object) -> Any:
             answers = servers.get(port)
             if answers is None:
                 raise ConnectionRefusedError

@@ -12,6 +12,8 @@ from typing import Any
 import pytest
 
 from blumfeld.client.blocking_connection import BlockingConnection
+from blumfeld.client.security.sasl import BEARER_ERROR_READ, bearer_message
+from blumfeld.client.security.scram import SHA_256, ScramClient
 from blumfeld.kernel.composing.plan import make_plan
 from blumfeld.kernel.formatting.directories import Formatting, format_directories
 from blumfeld.kernel.manifest.sections import read_manifest
@@ -54,9 +56,7 @@ from blumfeld.wire.messages.sasl_authenticate import SaslAuthenticateRequest, Sa
 from blumfeld.wire.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 from blumfeld.wire.schema import Message
 from blumfeld_security.acls.composing import STANDARD_AUTHORIZER
-from blumfeld_security.exchanges.oauthbearer import ERROR_READ, bearer_message
 from blumfeld_security.exchanges.passwords import hash_password
-from blumfeld_security.exchanges.scram import SHA_256, ScramClient
 from blumfeld_security.sasl.peer_login import Login, PeerLogin
 
 MAP = {"listener.security.protocol.map": "CLIENTS:SASL_PLAINTEXT,CONTROLLER:PLAINTEXT"}
@@ -306,7 +306,7 @@ def test_a_bearer_token_of_the_issuer_logs_in(files: Files, tmp_path: Path) -> N
         with connect(running) as connection:
             answered = bearer(connection, signed(STRANGER, "RS256", claims))
             assert (answered.error_code, answered.auth_bytes) == (0, b'{"status":"invalid_token"}')
-            told = step(connection, ERROR_READ)
+            told = step(connection, BEARER_ERROR_READ)
             assert told.error_code == ErrorCode.SASL_AUTHENTICATION_FAILED
             assert told.error_message == '{"status":"invalid_token"}'
 

@@ -30,6 +30,7 @@ from blumfeld_bench.drivers.transactions.frames import (
 from blumfeld_bench.drivers.transactions.producer import Address, TransactionalProducer, Writes
 from blumfeld_bench.drivers.transactions.requests import begin_producer, committed_records
 from blumfeld_bench.drivers.wire_client import LATEST, Leader, WireClient
+from blumfeld_bench.security import security_at
 from blumfeld_bench.workload import Produce, Transaction
 
 SETS_MAX = 8
@@ -44,10 +45,11 @@ class TransactionsLoad(Load):
         assert produce is not None
         assert produce.transaction is not None
         super().__init__(spec, out)
+        self._security = security_at(spec.command_config)
         self._produce, self._transaction = produce, produce.transaction
         self._timers: list[tuple[int, int, Callable[[], None]]] = []
         self._timer_numbers = itertools.count()
-        with WireClient(spec.host, spec.port) as client:
+        with WireClient(spec.host, spec.port, security=self._security) as client:
             where = [Leader(0, host, port) for host, port in spec.leaders]
             self._from_offsets = client.offsets(spec.topic, where, LATEST)
         self._producers = [self._connect(number) for number in range(produce.connections)]
@@ -85,7 +87,7 @@ class TransactionsLoad(Load):
         if self._meter.errors:
             return
         committed = sum(producer.committed_records for producer in self._producers)
-        seen = committed_records(self._spec.topic, self._spec.leaders, self._from_offsets)
+        seen = committed_records(self._spec.topic, self._spec.leaders, self._from_offsets, self._security)
         if seen != committed:
             self._meter.fault(f"read_committed sees {seen} records, and {committed} were committed")
 
@@ -93,7 +95,7 @@ class TransactionsLoad(Load):
         spec, produce, transaction = self._spec, self._produce, self._transaction
         # An id of its own for each step: its epochs begin at 0.
         transactional_id = f"bench-{spec.seed}-{spec.step.name}-{number}"
-        coordinator, producer = begin_producer((spec.host, spec.port), transactional_id)
+        coordinator, producer = begin_producer((spec.host, spec.port), transactional_id, self._security)
         leaders = sorted({*spec.leaders, coordinator})
         writes = _writes(spec, produce, transaction, transactional_id, producer, number)
         records = transaction.partitions * produce.batch_records
@@ -101,7 +103,7 @@ class TransactionsLoad(Load):
             loop=self._loop,
             meter=self._meter,
             later=self._later,
-            sockets=dict(zip(leaders, connect(leaders), strict=True)),
+            sockets=dict(zip(leaders, connect(leaders, self._security), strict=True)),
             coordinator=coordinator,
             producer=producer,
             version=transaction.version,

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 
 from blumfeld.client.blocking_connection import BlockingConnection
 from blumfeld.client.errors import RefusedError, check
+from blumfeld.client.security.command_config import PLAINTEXT, ClientSecurity
 from blumfeld.wire.batches.record_batch import split_batches
 from blumfeld.wire.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
 from blumfeld.wire.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
@@ -34,7 +35,9 @@ FETCH_BYTES = 8 << 20
 PARTITION_FETCH_BYTES = 1 << 20
 
 
-def begin_producer(bootstrap: Address, transactional_id: str) -> tuple[Address, tuple[int, int]]:
+def begin_producer(
+    bootstrap: Address, transactional_id: str, security: ClientSecurity = PLAINTEXT
+) -> tuple[Address, tuple[int, int]]:
     """Find the coordinator of a transactional id and get its producer id and epoch.
 
     :return: the coordinator's address, and (producer id, epoch)
@@ -43,7 +46,7 @@ def begin_producer(bootstrap: Address, transactional_id: str) -> tuple[Address, 
     deadline = time.monotonic() + TIMEOUT_S
     while True:
         try:
-            return _begin(bootstrap, transactional_id)
+            return _begin(bootstrap, transactional_id, security)
         except RefusedError as error:
             if not error.retriable or time.monotonic() > deadline:
                 raise DriverError(str(error)) from None
@@ -52,13 +55,15 @@ def begin_producer(bootstrap: Address, transactional_id: str) -> tuple[Address, 
             raise DriverError(f"transactional id {transactional_id}: {error}") from error
 
 
-def _begin(bootstrap: Address, transactional_id: str) -> tuple[Address, tuple[int, int]]:
-    with BlockingConnection(*bootstrap, CLIENT_ID, TIMEOUT_S) as client:
+def _begin(
+    bootstrap: Address, transactional_id: str, security: ClientSecurity
+) -> tuple[Address, tuple[int, int]]:
+    with BlockingConnection(*bootstrap, CLIENT_ID, TIMEOUT_S, security=security) as client:
         find = FindCoordinatorRequest(key=transactional_id, key_type=TRANSACTIONAL_ID)
         location = client.ask(find, FindCoordinatorResponse, FIND_VERSION)
         check(location.error_code, f"the coordinator of {transactional_id}", location.error_message)
     coordinator = (location.host, location.port)
-    with BlockingConnection(*coordinator, CLIENT_ID, TIMEOUT_S) as client:
+    with BlockingConnection(*coordinator, CLIENT_ID, TIMEOUT_S, security=security) as client:
         init = InitProducerIdRequest(
             transactional_id=transactional_id, transaction_timeout_ms=TRANSACTION_TIMEOUT_MS
         )
@@ -67,7 +72,12 @@ def _begin(bootstrap: Address, transactional_id: str) -> tuple[Address, tuple[in
     return coordinator, (given.producer_id, given.producer_epoch)
 
 
-def committed_records(topic: str, leaders: Sequence[Address], from_offsets: Sequence[int]) -> int:
+def committed_records(
+    topic: str,
+    leaders: Sequence[Address],
+    from_offsets: Sequence[int],
+    security: ClientSecurity = PLAINTEXT,
+) -> int:
     """Read the topic with read_committed, from these offsets to its end, and count the records.
 
     Waits until no partition has an open transaction.
@@ -78,7 +88,7 @@ def committed_records(topic: str, leaders: Sequence[Address], from_offsets: Sequ
     for leader in sorted(set(leaders)):
         mine = {index: from_offsets[index] for index, at in enumerate(leaders) if at == leader}
         try:
-            with BlockingConnection(*leader, CLIENT_ID, TIMEOUT_S, reuse=True) as client:
+            with BlockingConnection(*leader, CLIENT_ID, TIMEOUT_S, reuse=True, security=security) as client:
                 total += _count(client, topic, mine)
         except (OSError, DecodeError, RefusedError) as error:
             raise DriverError(f"reading what was committed: {error}") from error

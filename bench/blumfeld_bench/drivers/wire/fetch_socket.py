@@ -212,6 +212,12 @@ class IdleSocket:
         loop.add(sock, self._ready)
 
     def _ready(self, mask: int) -> None:
+        try:
+            self._socket.recv(1)
+        except BlockingIOError:
+            return  # a message of TLS itself, such as a ticket
+        except OSError:
+            pass
         self._meter.fault("an idle connection got data or was closed")
         self.close()
 

@@ -21,6 +21,7 @@ from blumfeld_bench.drivers.spec import Begin, ProcessSpec, share
 from blumfeld_bench.drivers.wire.fetch_socket import GRACE_NS, FetchSocket, IdleSocket
 from blumfeld_bench.drivers.wire.produce_socket import Producers, ProduceSocket
 from blumfeld_bench.drivers.wire_client import EARLIEST, LATEST, Leader, WireClient
+from blumfeld_bench.security import security_at
 
 EVENTS_OPEN = 16
 """Events handled at a time while requests are due."""
@@ -31,6 +32,7 @@ class WireLoad(Load):
 
     def __init__(self, spec: ProcessSpec, out: BinaryIO) -> None:
         super().__init__(spec, out)
+        self._security = security_at(spec.command_config)
         self._acked_ns = 0
         self._fetch_wait_ns = spec.step.consume.max_wait_ms * 1_000_000 if spec.step.consume else 0
         leaders = sorted(set(spec.leaders))
@@ -128,7 +130,7 @@ class WireLoad(Load):
         now_ms = time.time_ns() // 1_000_000
         seed = spec.seed * 7919 + spec.index
         pools = [produce_pool(spec.topic, led, produce, seed, now_ms) for led in self._led]
-        socks = iter(connect(self._leaders * count))
+        socks = iter(connect(self._leaders * count, self._security))
 
         def lane() -> list[ProduceSocket]:
             return [
@@ -147,7 +149,7 @@ class WireLoad(Load):
             return []
         spec = self._spec
         where = [Leader(0, host, port) for host, port in spec.leaders]
-        with WireClient(spec.host, spec.port) as client:
+        with WireClient(spec.host, spec.port, security=self._security) as client:
             start = client.offsets(spec.topic, where, LATEST if consume.start == "latest" else EARLIEST)
         readers = []
         for consumer in share(consume.groups * consume.members, spec.index, spec.processes):
@@ -159,7 +161,7 @@ class WireLoad(Load):
                 frame, places = fetch_frame(
                     spec.topic, dealt, consume.max_wait_ms, consume.min_bytes, consume.partition_max_bytes
                 )
-                (sock,) = connect([leader])
+                (sock,) = connect([leader], self._security)
                 readers.append(FetchSocket(self._loop, self._meter, sock, frame, places))
         return readers
 

@@ -16,6 +16,7 @@ from contextlib import contextmanager
 from functools import partial
 from time import monotonic_ns
 
+from blumfeld.client.security.command_config import PLAINTEXT, ClientSecurity
 from blumfeld_bench.drivers.connections import connect, may_go_first
 from blumfeld_bench.drivers.contract import DriverError
 from blumfeld_bench.drivers.line import Line
@@ -32,8 +33,9 @@ same.
 class Crowd:
     """Members and their connections to one server."""
 
-    def __init__(self, host: str, port: int) -> None:
+    def __init__(self, host: str, port: int, security: ClientSecurity = PLAINTEXT) -> None:
         self._address = (host, port)
+        self._security = security
         self._loop = Loop()
         self._seats: dict[int, _Seat] = {}
         self._parting: set[_Seat] = set()
@@ -53,7 +55,7 @@ class Crowd:
 
         :raises DriverError: the server refuses
         """
-        return connect([self._address] * count)
+        return connect([self._address] * count, self._security)
 
     def join(self, member: Member, sock: socket.socket) -> None:
         """Let a member join now."""

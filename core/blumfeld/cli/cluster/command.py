@@ -17,9 +17,11 @@ import typer
 from blumfeld.cli.cluster import namespaces, processes
 from blumfeld.cli.cluster.creation import new_cluster
 from blumfeld.cli.cluster.discovery import addresses_of, discovered
-from blumfeld.cli.cluster.questions import ask_all, joined, quorum_leader
+from blumfeld.cli.cluster.questions import ask_all, joined, not_let_in, quorum_leader
 from blumfeld.cli.cluster.state import ClusterError, ClusterState, NodeState, load_state, save_state
+from blumfeld.cli.command_config import CommandConfig, security_of
 from blumfeld.cli.manifest import BAD_MANIFEST, NOT_STARTED
+from blumfeld.client.security.command_config import ClientSecurity, CommandConfigError
 from blumfeld.kernel.node import StartError
 from blumfeld.kernel.supervising.restarts import STOP_S_MAX, stop_order
 from blumfeld.plugging.errors import ManifestError
@@ -47,7 +49,7 @@ def _errors() -> Iterator[None]:
     """Print what a person must mend, and end with its status."""
     try:
         yield
-    except (ManifestError, PluginContractError) as error:
+    except (CommandConfigError, ManifestError, PluginContractError) as error:
         _complain(str(error))
         raise typer.Exit(BAD_MANIFEST) from None
     except (ClusterError, StartError) as error:
@@ -78,9 +80,11 @@ def up(
     timeout_s: Annotated[
         float, typer.Option("--timeout", help="Seconds until all must serve.")
     ] = READY_S_MAX,
+    command_config: CommandConfig = None,
 ) -> None:
     """Make a cluster and start its nodes, or start those of a cluster that don't run."""
     with _errors():
+        security = security_of(command_config)
         if (directory / "cluster.json").exists():
             state = load_state(directory)
             _check_same(state, count, manifest, overrides, listen, is_isolated=is_isolated)
@@ -92,7 +96,7 @@ def up(
             save_state(directory, state)
         deadline = time.monotonic() + timeout_s
         ran = _start_dead(directory, state, deadline)
-        _check_serving(ran, deadline)
+        _check_serving(ran, deadline, security)
     addresses = [f"{node.host}:{node.port}" for node in state.nodes if "broker" in node.roles]
     typer.echo(f"all {len(state.nodes)} nodes serve; bootstrap.servers={','.join(addresses)}")
 
@@ -136,7 +140,7 @@ def _start_dead(directory: Path, state: ClusterState, deadline: float) -> list[N
     return ran
 
 
-def _check_serving(nodes: list[NodeState], deadline: float) -> None:
+def _check_serving(nodes: list[NodeState], deadline: float, security: ClientSecurity) -> None:
     """Check that nodes that ran before this command serve: a process may be paused, or hang.
 
     :raises ClusterError: one doesn't, and the time is over or can't change it
@@ -147,12 +151,22 @@ def _check_serving(nodes: list[NodeState], deadline: float) -> None:
         if paused:
             resume = " and ".join(f"`blumfeld cluster resume {node}`" for node in paused)
             raise ClusterError(f"not all nodes serve: {_named(paused)} paused. {resume} lets them go on")
-        answered = {node.node_id for node in asyncio.run(ask_all(silent))}
+        answered = {node.node_id for node in asyncio.run(ask_all(silent, security))}
         silent = [node for node in silent if node.id not in answered]
+        _check_let_in(silent, security)
         if silent and time.monotonic() >= deadline:
             ids = [node.id for node in silent]
             logs = ", ".join(node.log for node in silent)
             raise ClusterError(f"not all nodes serve: {_named(ids)} running without an answer; see {logs}")
+
+
+def _check_let_in(silent: list[NodeState], security: ClientSecurity) -> None:
+    """
+    :raises ClusterError: one of these nodes, which didn't answer, doesn't let this client in
+    """
+    addresses = [(node.host, node.port) for node in silent]
+    if (reason := asyncio.run(not_let_in(addresses, security))) is not None:
+        raise ClusterError(reason)
 
 
 def _named(ids: list[int]) -> str:
@@ -168,14 +182,18 @@ def status(
             metavar="HOST:PORT", help="Any cluster that a broker here belongs to, instead of --dir."
         ),
     ] = None,
+    command_config: CommandConfig = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
 ) -> None:
     """Show the quorum, the nodes with their partitions, and the partitions that lack something."""
     with _errors():
-        state = load_state(directory) if bootstrap is None else _discovered(bootstrap)
+        security = security_of(command_config)
+        state = load_state(directory) if bootstrap is None else _discovered(bootstrap, security)
         # Where a node is dead, another cluster's node may listen by now.
         alive = [node for node in state.nodes if processes.state_of(node) != processes.DEAD]
-        answers = asyncio.run(ask_all(alive))
+        answers = asyncio.run(ask_all(alive, security))
+        if not answers:
+            _check_let_in(alive, security)
         view = joined(state, answers)
     if as_json:
         typer.echo(json.dumps(msgspec.to_builtins(view)))
@@ -190,8 +208,8 @@ def status(
     print_view(view, console)
 
 
-def _discovered(bootstrap: str) -> ClusterState:
-    return asyncio.run(discovered(addresses_of(bootstrap)))
+def _discovered(bootstrap: str, security: ClientSecurity) -> ClusterState:
+    return asyncio.run(discovered(addresses_of(bootstrap), security))
 
 
 @app.command()
@@ -277,9 +295,11 @@ def stop(
         int | None, typer.Argument(metavar="NODE", help="Only this one; all by default.")
     ] = None,
     directory: Directory = Path("cluster"),
+    command_config: CommandConfig = None,
 ) -> None:
     """Stop one node cleanly, or all of them: brokers first, the quorum's leader last."""
     with _errors():
+        security = security_of(command_config)
         state = load_state(directory)
         chosen = state.nodes if node_id is None else [state.node(node_id)]
         running = {node.id: node for node in chosen if processes.state_of(node) != processes.DEAD}
@@ -287,7 +307,9 @@ def stop(
         leader = None
         if len(running) > 1:
             addresses = [(node.host, node.port) for node in running.values()]
-            leader = asyncio.run(quorum_leader(addresses))
+            leader = asyncio.run(quorum_leader(addresses, security))
+            if leader is None and (reason := asyncio.run(not_let_in(addresses, security))) is not None:
+                _complain(f"the quorum's leader isn't known, so it may not be stopped last: {reason}")
         for group in stop_order(list(running), controllers, leader):
             _end([running[node] for node in group], signal.SIGTERM)
             typer.echo(f"stopped: {', '.join(f'node {node}' for node in group)}")

@@ -22,6 +22,7 @@ from blumfeld.kernel.runtime.short_lived_runtime import short_lived_runtime
 from blumfeld.kernel.supervising.derivation import PORT_STEP, node_manifests
 from blumfeld.kernel.supervising.preparation import prepare_nodes
 from blumfeld.plugging.errors import Faults, ManifestError, Problem
+from blumfeld.spi.transport import Listener
 
 NODES = 3
 """Nodes of a cluster where neither the command nor the manifest says how many."""
@@ -146,6 +147,7 @@ def _node(plan: Plan, directory: Path, bridge: str | None) -> NodeState:
         manifest=f"{base}.toml",
         log=f"{base}.log",
         controller=_address(plan, "controller") if _is_voter(plan) else None,
+        controller_protocol=_listener(plan, "controller").security_protocol if _is_voter(plan) else None,
         namespace=None if bridge is None else f"{bridge}-{node.id}",
     )
 
@@ -157,8 +159,12 @@ def _is_voter(plan: Plan) -> bool:
     )
 
 
+def _listener(plan: Plan, kind: str) -> Listener:
+    return next(candidate for candidate in plan.listeners if candidate.kind == kind)
+
+
 def _address(plan: Plan, kind: str) -> tuple[str, int]:
-    listener = next(candidate for candidate in plan.listeners if candidate.kind == kind)
+    listener = _listener(plan, kind)
     port = listener.advertised_port or listener.port
     if not port:
         raise ClusterError(

@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping, Sequence
 
-from blumfeld.cli.cluster.questions import ANSWER_S_MAX, asked, known_metadata, quorum_answer
+from blumfeld.cli.cluster.questions import ANSWER_S_MAX, asked, known_metadata, not_let_in, quorum_answer
 from blumfeld.cli.cluster.state import ClusterError, ClusterState, NodeState
+from blumfeld.client.security.command_config import PLAINTEXT, ClientSecurity
 from blumfeld.wire.messages.describe_quorum import DescribeQuorumResponse
 from blumfeld.wire.messages.metadata import MetadataResponse
 
@@ -29,19 +30,25 @@ def addresses_of(text: str) -> list[Address]:
     return addresses
 
 
-async def discovered(addresses: Sequence[Address]) -> ClusterState:
+async def discovered(addresses: Sequence[Address], security: ClientSecurity = PLAINTEXT) -> ClusterState:
     """Return the nodes that the first broker which answers knows.
 
     :raises ClusterError: none answers
     """
     for address in addresses:
-        known, quorum = await asyncio.gather(asked(*address, known_metadata), asked(*address, quorum_answer))
+        known, quorum = await asyncio.gather(
+            asked(*address, known_metadata, security), asked(*address, quorum_answer, security)
+        )
         if known is not None:
             return ClusterState(nodes=nodes_of(known.metadata, quorum))
+    if (reason := await not_let_in(addresses, security)) is not None:
+        raise ClusterError(f"--bootstrap: {reason}")
     tried = ", ".join(f"{host}:{port}" for host, port in addresses)
     raise ClusterError(
-        f"--bootstrap: no broker answered at {tried} within {ANSWER_S_MAX:g} s. Name the broker listener (PLAINTEXT) "
+        f"--bootstrap: no broker answered at {tried} within {ANSWER_S_MAX:g} s. Name the broker listener "
         "of a node that runs, not its controller listener"
+        + "; --command-config FILE logs in where it speaks TLS or SASL"
+        * (security.protocol == "PLAINTEXT")
     )
 
 

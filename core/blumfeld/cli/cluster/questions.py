@@ -15,7 +15,8 @@ from blumfeld.cli.cluster.processes import state_of
 from blumfeld.cli.cluster.state import ClusterState, NodeState
 from blumfeld.cli.cluster.view import ClusterView, Place, cluster_view, lag_of, quorum_view
 from blumfeld.client.asyncio_connection import AsyncioConnection, connect
-from blumfeld.client.errors import NoCommonVersionError, RefusedError
+from blumfeld.client.errors import NoCommonVersionError, NotSecuredError, NotServedError, RefusedError
+from blumfeld.client.security.command_config import PLAINTEXT, ClientSecurity
 from blumfeld.client.versions import SPOKEN
 from blumfeld.spi.internal_topics import CLUSTER_METADATA_TOPIC, CLUSTER_METADATA_TOPIC_ID
 from blumfeld.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
@@ -34,18 +35,20 @@ T = TypeVar("T")
 CLIENT_ID = "blumfeld-cluster"
 ANSWER_S_MAX = 2.0
 """Longest wait for one answer. A paused node accepts connections and answers nothing."""
+LOGIN_S_MAX = 5.0
+"""Longest wait for TLS and a login before it: a JVM that has just started takes seconds for its first ones."""
 UNANSWERED = (OSError, TimeoutError, NoCommonVersionError, RefusedError)
 """Errors of a question to a node that is down, silent, of another protocol, or without the API that was asked for."""
 
 
-async def opened(host: str, port: int) -> AsyncioConnection:
+async def opened(host: str, port: int, security: ClientSecurity) -> AsyncioConnection:
     """Return a connection whose versions are agreed on.
 
-    :raises OSError: no server listens there
+    :raises OSError: no server listens there, or TLS or the login failed
     :raises NoCommonVersionError: no server of this protocol
     :raises RefusedError: the same
     """
-    connection = await connect(host, port, CLIENT_ID)
+    connection = await connect(host, port, CLIENT_ID, security)
     try:
         await connection.negotiate(SPOKEN)
     except BaseException:
@@ -54,11 +57,18 @@ async def opened(host: str, port: int) -> AsyncioConnection:
     return connection
 
 
-async def asked(host: str, port: int, question: Callable[[AsyncioConnection], Awaitable[T]]) -> T | None:
-    """Return what a question found out on a connection of its own; ``None`` if it wasn't answered in time."""
+async def asked(
+    host: str,
+    port: int,
+    question: Callable[[AsyncioConnection], Awaitable[T]],
+    security: ClientSecurity = PLAINTEXT,
+) -> T | None:
+    """Return what a question found out on a connection of its own; ``None`` if it wasn't answered in time.
+    :func:`not_let_in` tells whether the login is why.
+    """
     try:
-        async with asyncio.timeout(ANSWER_S_MAX):
-            connection = await opened(host, port)
+        async with asyncio.timeout(_patience_s(security)):
+            connection = await opened(host, port, security)
             try:
                 return await question(connection)
             finally:
@@ -67,15 +77,60 @@ async def asked(host: str, port: int, question: Callable[[AsyncioConnection], Aw
         return None
 
 
+def _patience_s(security: ClientSecurity) -> float:
+    return ANSWER_S_MAX if security.protocol == "PLAINTEXT" else LOGIN_S_MAX + ANSWER_S_MAX
+
+
+async def not_let_in(addresses: Sequence[tuple[str, int]], security: ClientSecurity) -> str | None:
+    """Return why the first of these brokers that has a reason lets this client not in; ``None`` where none has one.
+
+    It is asked after no broker answered. A single node may as well have died in the middle of a question.
+    """
+    for host, port in addresses:
+        try:
+            async with asyncio.timeout(_patience_s(security)):
+                connection = await opened(host, port, security)
+                try:
+                    await connection.ask(MetadataRequest(topics=[]), MetadataResponse)
+                finally:
+                    connection.close()
+        except NotSecuredError as error:
+            return str(error)
+        except NotServedError as error:
+            return f"{error} (--command-config FILE)"
+        except UNANSWERED:
+            continue
+    return None
+
+
+def quorum_request() -> DescribeQuorumRequest:
+    """Return the question for the state of the metadata quorum. A node passes it on to the leader."""
+    topic = RequestTopicData(
+        topic_name=CLUSTER_METADATA_TOPIC, partitions=[RequestPartitionData(partition_index=0)]
+    )
+    return DescribeQuorumRequest(topics=[topic])
+
+
+def quorum_in(answer: DescribeQuorumResponse) -> ResponsePartitionData | None:
+    """Return the state of the metadata quorum in an answer; ``None`` without a leader."""
+    partitions = [partition for topic in answer.topics for partition in topic.partitions]
+    if answer.error_code or not partitions or partitions[0].error_code:
+        return None
+    return partitions[0]
+
+
+def leader_in(answer: DescribeQuorumResponse) -> int | None:
+    """Return the node id of the quorum's leader in an answer; ``None`` without a leader."""
+    quorum = quorum_in(answer)
+    return None if quorum is None or quorum.leader_id < 0 else quorum.leader_id
+
+
 async def quorum_answer(connection: AsyncioConnection) -> DescribeQuorumResponse:
     """Return the answer of the metadata quorum's leader, or its error.
 
     :raises NoCommonVersionError: the node doesn't answer DescribeQuorum
     """
-    topic = RequestTopicData(
-        topic_name=CLUSTER_METADATA_TOPIC, partitions=[RequestPartitionData(partition_index=0)]
-    )
-    return await connection.ask(DescribeQuorumRequest(topics=[topic]), DescribeQuorumResponse)
+    return await connection.ask(quorum_request(), DescribeQuorumResponse)
 
 
 async def described_quorum(connection: AsyncioConnection) -> ResponsePartitionData | None:
@@ -83,11 +138,7 @@ async def described_quorum(connection: AsyncioConnection) -> ResponsePartitionDa
 
     :raises NoCommonVersionError: the node doesn't answer DescribeQuorum
     """
-    answer = await quorum_answer(connection)
-    partitions = [partition for topic in answer.topics for partition in topic.partitions]
-    if answer.error_code or not partitions or partitions[0].error_code:
-        return None
-    return partitions[0]
+    return quorum_in(await quorum_answer(connection))
 
 
 async def place_in_quorum(connection: AsyncioConnection) -> Place | None:
@@ -151,9 +202,11 @@ async def known_lag(connection: AsyncioConnection) -> int:
     return lag_of(await connection.ask(DescribeLogDirsRequest(topics=None), DescribeLogDirsResponse))
 
 
-async def quorum_leader(addresses: Sequence[tuple[str, int]]) -> int | None:
+async def quorum_leader(
+    addresses: Sequence[tuple[str, int]], security: ClientSecurity = PLAINTEXT
+) -> int | None:
     """Return the node id of the quorum's leader, from the first node that answers with it."""
-    asking = [asyncio.ensure_future(asked(*address, described_quorum)) for address in addresses]
+    asking = [asyncio.ensure_future(asked(*address, described_quorum, security)) for address in addresses]
     try:
         for answer in asyncio.as_completed(asking):
             quorum = await answer
@@ -176,20 +229,27 @@ class Answers(NamedTuple):
     lag: int | None = None
 
 
-async def ask_all(nodes: Sequence[NodeState]) -> list[Answers]:
+async def ask_all(nodes: Sequence[NodeState], security: ClientSecurity = PLAINTEXT) -> list[Answers]:
     """Ask every node everything at once. A node that answers nothing isn't in the list."""
-    gathered = await asyncio.gather(*map(_ask_one, nodes))
+    gathered = await asyncio.gather(*(_ask_one(node, security) for node in nodes))
     return [answers for answers in gathered if any(part is not None for part in answers[1:])]
 
 
-async def _ask_one(node: NodeState) -> Answers:
+async def _ask_one(node: NodeState, security: ClientSecurity) -> Answers:
     quorum, place, known, lag = await asyncio.gather(
-        asked(node.host, node.port, known_quorum),
-        _nothing() if node.controller is None else asked(*node.controller, place_in_quorum),
-        asked(node.host, node.port, known_metadata),
-        asked(node.host, node.port, known_lag),
+        asked(node.host, node.port, known_quorum, security),
+        _nothing()
+        if node.controller is None
+        else asked(*node.controller, place_in_quorum, _at_controllers(node, security)),
+        asked(node.host, node.port, known_metadata, security),
+        asked(node.host, node.port, known_lag, security),
     )
     return Answers(node.id, quorum, place, known, lag)
+
+
+def _at_controllers(node: NodeState, security: ClientSecurity) -> ClientSecurity:
+    """Return what a client does at the node's controller listener: nothing, where that is known to be PLAINTEXT."""
+    return PLAINTEXT if node.controller_protocol == "PLAINTEXT" else security
 
 
 async def _nothing() -> None:

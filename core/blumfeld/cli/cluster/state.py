@@ -30,6 +30,8 @@ class NodeState(msgspec.Struct, kw_only=True):
     """Start time of the process in the kernel's clock ticks since boot (field 22 of /proc/PID/stat)."""
     controller: tuple[str, int] | None = None
     """The address at which the node's controller listener is reached; ``None`` if the node is no voter."""
+    controller_protocol: str | None = None
+    """The protocol of that listener; ``None`` if it isn't known."""
     namespace: str | None = None
     """Network namespace; ``None`` if the node shares the machine's network."""
     is_ours: bool = True

@@ -6,19 +6,21 @@ import itertools
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
+from blumfeld.cli.command_config import CommandConfig, librdkafka_login
 from blumfeld.cli.demo.feed import FeedError, FeedMessage, captured_feed, synthetic_feed
 from blumfeld.cli.demo.ledger import Progress as Counters
 from blumfeld.cli.demo.ledger import TopicError
+from blumfeld.client.security.command_config import CommandConfigError
 from blumfeld.testing.process import BrokerProcess
 
 if TYPE_CHECKING:
@@ -41,11 +43,15 @@ def demo(
     bootstrap: Annotated[
         str | None, typer.Option(help="Use a running broker instead of starting one.")
     ] = None,
+    command_config: CommandConfig = None,
 ) -> None:
     """Stream a market feed through a broker with librdkafka, and check that nothing was lost, doubled or changed."""
     console = Console()
     if kill and bootstrap:
         typer.echo("blumfeld: --kill needs a broker that the demo started: leave out --bootstrap", err=True)
+        raise typer.Exit(2)
+    if command_config and not bootstrap:
+        typer.echo("blumfeld: --command-config is for a running broker: name it with --bootstrap", err=True)
         raise typer.Exit(2)
     if find_spec("confluent_kafka") is None:
         typer.echo("blumfeld: confluent_kafka is not installed: pip install confluent-kafka", err=True)
@@ -57,11 +63,16 @@ def demo(
     except FeedError as error:
         typer.echo(f"blumfeld: {error}", err=True)
         raise typer.Exit(2) from error
+    try:
+        login = librdkafka_login(command_config)
+    except CommandConfigError as error:
+        typer.echo(f"blumfeld: {error}", err=True)
+        raise typer.Exit(2) from error
     source = captured_feed(feed) if feed else synthetic_feed(messages, seed)
     with tempfile.TemporaryDirectory(prefix="blumfeld-demo-") as folder:
         broker = None if bootstrap else BrokerProcess(Path(folder), manifest)
         try:
-            wrong = _run(console, source, count, rate or None, kill, broker, bootstrap)
+            wrong = _run(console, source, count, rate or None, kill, broker, bootstrap, login)
         except TopicError as error:
             typer.echo(f"blumfeld: {error}", err=True)
             raise typer.Exit(2) from error
@@ -80,13 +91,14 @@ def _run(
     kill: bool,
     broker: BrokerProcess | None,
     bootstrap: str | None,
+    login: Mapping[str, Any],
 ) -> list[str]:
     from blumfeld.cli.demo.pipeline import Pipeline
 
     if broker is not None:
         broker.start()
         console.print(broker.ready_line, highlight=False)
-    pipeline = Pipeline(broker.address if broker else bootstrap or "", PARTITIONS, rate)
+    pipeline = Pipeline(broker.address if broker else bootstrap or "", PARTITIONS, rate, login)
     outage_s = 0.0
 
     def crash() -> None:

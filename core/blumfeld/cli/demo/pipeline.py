@@ -6,7 +6,7 @@ import threading
 import time
 import zlib
 from array import array
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import attrs
@@ -42,8 +42,11 @@ class Run:
 class Pipeline:
     """One producer and one consumer group over one topic on one broker."""
 
-    def __init__(self, bootstrap: str, partitions: int, rate: float | None) -> None:
+    def __init__(
+        self, bootstrap: str, partitions: int, rate: float | None, login: Mapping[str, Any] | None = None
+    ) -> None:
         self.bootstrap = bootstrap
+        self._client = {**(login or {}), "bootstrap.servers": bootstrap}
         self.rate = rate
         """Messages per second; ``None`` for as many as the client can send."""
         self.partitions = partitions
@@ -60,7 +63,7 @@ class Pipeline:
 
         :raises TopicError: the topic exists already, or the broker refuses it
         """
-        admin = AdminClient({"bootstrap.servers": self.bootstrap})
+        admin = AdminClient(self._client)
         topic = NewTopic(TOPIC, self.partitions, 1, config={"retention.ms": "-1"})
         try:
             admin.create_topics([topic])[TOPIC].result(timeout=30)
@@ -96,7 +99,7 @@ class Pipeline:
     def _producer(self) -> Producer:
         return Producer(
             {
-                "bootstrap.servers": self.bootstrap,
+                **self._client,
                 "acks": "all",
                 "enable.idempotence": True,
                 "linger.ms": 1,
@@ -176,7 +179,7 @@ class Pipeline:
 
     def _consumer_config(self) -> dict[str, Any]:
         return {
-            "bootstrap.servers": self.bootstrap,
+            **self._client,
             "group.id": GROUP,
             "auto.offset.reset": "earliest",
             "enable.auto.commit": True,
@@ -210,7 +213,7 @@ class Pipeline:
                 self.trouble.append(f"the last commit failed: {error}")
 
     def _lag(self) -> int:
-        reader = Consumer({"bootstrap.servers": self.bootstrap, "group.id": GROUP})
+        reader = Consumer({**self._client, "group.id": GROUP})
         try:
             parts = [TopicPartition(TOPIC, p) for p in range(self.partitions)]
             committed = reader.committed(parts, timeout=20)

@@ -9,10 +9,12 @@ from typing import Annotated
 import msgspec
 import typer
 
+from blumfeld.cli.command_config import CommandConfig, security_of
 from blumfeld.cli.manifest import BAD_MANIFEST
 from blumfeld.cli.plan.composed import composed
 from blumfeld.cli.plan.errors import NoPlanError
-from blumfeld.cli.plan.places import document_at, is_manifest
+from blumfeld.cli.plan.places import document_at, is_broker, is_manifest
+from blumfeld.client.security.command_config import ClientSecurity, CommandConfigError
 from blumfeld.kernel.describing import describe
 from blumfeld.kernel.description.differences import Difference, differences
 from blumfeld.kernel.description.document import PlanDocument, encode_document
@@ -44,6 +46,7 @@ def plan(
     ] = None,
     data_dir: Annotated[str | None, typer.Option(help="node.data_dir")] = None,
     listen: Annotated[str | None, typer.Option(help="Where the first broker listener binds.")] = None,
+    command_config: CommandConfig = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print a document, for a program.")] = False,
 ) -> None:
     """Show what a build is made of: plug-ins, APIs, the meaning of an ack, missing parts. Opens nothing.
@@ -60,16 +63,19 @@ def plan(
                     "--of", f"{of} is no HOST:PORT of a broker, nor http://HOST:PORT of its metrics"
                 )
             manifest = of
+        if command_config is not None and not any(place and is_broker(place) for place in (manifest, other)):
+            raise NoPlanError("--command-config", "only where a HOST:PORT of a broker is asked")
+        security = security_of(command_config)
         elsewhere = manifest is not None and not is_manifest(manifest)
         if laid_over and (elsewhere or other is not None):
             raise NoPlanError("--set, --data-dir, --listen", "only for one manifest")
         if manifest is not None and other is not None:
-            raise typer.Exit(_compared(manifest, other, as_json))
+            raise typer.Exit(_compared(manifest, other, as_json, security))
         if manifest is not None and elsewhere:
-            _show(document_at(manifest), manifest, as_json)
+            _show(document_at(manifest, security), manifest, as_json)
         else:
             _show_manifest(manifest, overrides or (), data_dir, listen, as_json)
-    except (NoPlanError, ManifestError, PluginContractError) as error:
+    except (NoPlanError, CommandConfigError, ManifestError, PluginContractError) as error:
         for line in str(error).splitlines():
             typer.echo(f"blumfeld: {line}", err=True)
         raise typer.Exit(BAD_MANIFEST) from None
@@ -95,9 +101,9 @@ def _show(document: PlanDocument, origin: str, as_json: bool) -> None:
         typer.echo(document_text(document, origin=f"from {origin}"), nl=False)
 
 
-def _compared(first: str, second: str, as_json: bool) -> int:
+def _compared(first: str, second: str, as_json: bool, security: ClientSecurity) -> int:
     """Print what differs, and return the exit status."""
-    documents = [document_at(first), document_at(second)]
+    documents = [document_at(first, security), document_at(second, security)]
     found = differences(*documents)
     if as_json:
         typer.echo(msgspec.json.encode(found))

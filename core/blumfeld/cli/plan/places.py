@@ -13,6 +13,7 @@ from blumfeld.cli.built_in import PACKAGE, PLAN
 from blumfeld.cli.plan.composed import composed
 from blumfeld.cli.plan.errors import NoPlanError
 from blumfeld.cli.plan.running import PLAN_BYTES_MAX, decoded, plan_of_broker, plan_of_url
+from blumfeld.client.security.command_config import PLAINTEXT, ClientSecurity
 from blumfeld.config.addresses import host_and_port
 from blumfeld.kernel.describing import describe
 from blumfeld.kernel.description.document import PlanDocument
@@ -21,19 +22,26 @@ IN_ARTEFACT = f"{PACKAGE}/{PLAN}"
 """Where the document lies in an artefact, below the folder of its wheel."""
 
 
-def document_at(place: str) -> PlanDocument:
+def document_at(place: str, security: ClientSecurity = PLAINTEXT) -> PlanDocument:
     """Returns the document of a manifest, an artefact or its folder, a ``plan.json``, ``HOST:PORT`` or ``http://…``.
 
+    :param security: of a connection to ``HOST:PORT``
     :raises NoPlanError: there is none
     :raises ManifestError: it is a manifest that can't be run
     :raises PluginContractError: a plug-in that it names breaks its contract
     """
-    return _reader_of(place)(place)
+    reader = _reader_of(place)
+    return _of_broker(place, security) if reader is _of_broker else reader(place)
 
 
 def is_manifest(place: str) -> bool:
     """Whether the place is a manifest, and no other that :func:`document_at` knows."""
     return _reader_of(place) is _of_manifest
+
+
+def is_broker(place: str) -> bool:
+    """Whether the place is the address of a broker."""
+    return _reader_of(place) is _of_broker
 
 
 def _reader_of(place: str) -> Callable[[str], PlanDocument]:
@@ -52,8 +60,8 @@ def _reader_of(place: str) -> Callable[[str], PlanDocument]:
     return _of_broker
 
 
-def _of_broker(address: str) -> PlanDocument:
-    return plan_of_broker(*host_and_port(address))
+def _of_broker(address: str, security: ClientSecurity = PLAINTEXT) -> PlanDocument:
+    return plan_of_broker(*host_and_port(address), security)
 
 
 def _of_folder(path: str) -> PlanDocument:

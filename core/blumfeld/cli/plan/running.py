@@ -8,7 +8,8 @@ from threading import Thread
 
 from blumfeld.cli.plan.errors import NoPlanError
 from blumfeld.client.asyncio_connection import AsyncioConnection, connect
-from blumfeld.client.errors import NoCommonVersionError, RefusedError
+from blumfeld.client.errors import NoCommonVersionError, NotSecuredError, NotServedError, RefusedError
+from blumfeld.client.security.command_config import PLAINTEXT, ClientSecurity
 from blumfeld.client.versions import SPOKEN
 from blumfeld.config.addresses import address_text
 from blumfeld.config.definitions import BUILD_KEY
@@ -32,20 +33,22 @@ PLAN_BYTES_MAX = 1 << 24
 _METRICS = "`--of http://HOST:PORT` asks the metrics port instead"
 
 
-def plan_of_broker(host: str, port: int) -> PlanDocument:
+def plan_of_broker(host: str, port: int, security: ClientSecurity = PLAINTEXT) -> PlanDocument:
     """Returns the document of the broker that listens there.
 
     :raises NoPlanError: it can't be reached, doesn't answer, refuses, or is no Blumfeld
     """
-    return asyncio.run(_within_time(host, port))
+    return asyncio.run(_within_time(host, port, security))
 
 
-async def _within_time(host: str, port: int) -> PlanDocument:
+async def _within_time(host: str, port: int, security: ClientSecurity) -> PlanDocument:
     where = address_text(host, port)
     try:
         async with asyncio.timeout(ANSWER_S_MAX):
             try:
-                connection = await connect(host, port, CLIENT_ID)
+                connection = await connect(host, port, CLIENT_ID, security)
+            except NotSecuredError as error:
+                raise NoPlanError(where, error.reason) from None
             except OSError as error:
                 raise NoPlanError(where, f"not reachable: {error.strerror or error}") from None
             try:
@@ -72,8 +75,12 @@ async def _asked(connection: AsyncioConnection, where: str) -> PlanDocument:
             ]
         )
         answer = await connection.ask(request, DescribeConfigsResponse)
+    except NotSecuredError as error:
+        raise NoPlanError(where, error.reason) from None
+    except NotServedError as error:
+        raise NoPlanError(where, f"{error.reason} (--command-config FILE). Or {_METRICS}") from None
     except ConnectionError as error:
-        may_be = f"a listener with TLS or SASL, or of another protocol; {_METRICS}"
+        may_be = f"a broker that stops, or a server of another protocol; {_METRICS}"
         raise NoPlanError(where, f"it hung up ({error}): {may_be}") from None
     except NoCommonVersionError:
         raise NoPlanError(

@@ -25,8 +25,8 @@ from blumfeld.kernel.supervising.restarts import (
 )
 from blumfeld.spi.hooks import EventLog
 
-LEADER_S_MAX = 2.0
-"""Longest search for the quorum's leader before a stop."""
+LEADER_S_MAX = 5.0
+"""Longest search for the quorum's leader before a stop, with TLS and a login."""
 LAST_LINES_S = 1.0
 """Time to read the last lines of a node that has ended."""
 
@@ -187,11 +187,13 @@ class Supervisor:
                     tasks.start_soon(self._end, by_id[node_id])
 
     async def _leader(self) -> int | None:
+        reason = f"no answer within {LEADER_S_MAX:g} s"
         with anyio.move_on_after(LEADER_S_MAX):
             try:
                 return await self._ask_leader()
-            except OSError:
-                return None
+            except OSError as error:
+                reason = str(error)
+        self._events.warning("the quorum's leader isn't known, so it may not stop last", error=reason)
         return None
 
     async def _end(self, node: SupervisedNode) -> None:

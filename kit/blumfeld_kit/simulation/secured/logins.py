@@ -8,6 +8,8 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any, Protocol
 
+from blumfeld.client.security.sasl import PLAIN
+from blumfeld.client.security.scram import NONCE_BYTES, ScramClient, nonce_of
 from blumfeld.spi.completion import Completion
 from blumfeld.spi.runtime import Random
 from blumfeld.spi.security import Dialled
@@ -20,8 +22,6 @@ from blumfeld_kit.simulation.clients.client import ClientConnection, Reach
 from blumfeld_kit.simulation.clients.routes import Routes
 from blumfeld_kit.simulation.secured.nodes import ADMIN, password_of
 from blumfeld_kit.simulation.secured.passwords import MECHANISM, Token
-from blumfeld_security.exchanges import plain
-from blumfeld_security.exchanges.scram import NONCE_BYTES, ScramClient, nonce_of
 from blumfeld_security.sasl.peer_login import Login as PeerUser
 from blumfeld_security.sasl.peer_login import PeerLogin
 
@@ -126,7 +126,7 @@ class AdminRoutes(Routes):
         runtime: FakeRuntime,
     ) -> None:
         super().__init__(name, network, random, bootstrap)
-        self._login = PeerLogin(runtime, plain.NAME, PeerUser(ADMIN, password_of(ADMIN)))
+        self._login = PeerLogin(runtime, PLAIN, PeerUser(ADMIN, password_of(ADMIN)))
         self._again_s: dict[tuple[str, int], tuple[ClientConnection, float]] = {}
         """Address → connection, and when it logs in again."""
 

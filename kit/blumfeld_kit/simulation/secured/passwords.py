@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from blumfeld.client.security.scram import ITERATIONS_MIN, MECHANISMS
 from blumfeld.wire.messages.alter_user_scram_credentials import ScramCredentialUpsertion
 from blumfeld_kit.fakes.runtime import FakeRuntime
-from blumfeld_security.exchanges.scram import ITERATIONS_MIN, MECHANISMS, credential_of
+from blumfeld_security.exchanges.scram import credential_of
 from blumfeld_security.sasl.peer_login import Login, PeerLogin
 
 MECHANISM = MECHANISMS["SCRAM-SHA-256"]

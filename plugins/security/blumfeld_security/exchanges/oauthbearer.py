@@ -1,4 +1,4 @@
-"""OAUTHBEARER (RFC 7628): a bearer token in one message. Both sides, pure; what a token means is elsewhere."""
+"""The server's half of OAUTHBEARER (RFC 7628): a bearer token in one message. Pure; what a token means is elsewhere."""
 
 from __future__ import annotations
 
@@ -6,12 +6,9 @@ import json
 import re
 from typing import NamedTuple
 
-from blumfeld_security.exchanges.refusals import Malformed
-from blumfeld_security.exchanges.scram import unquoted
+from blumfeld.client.security.refusals import Malformed
+from blumfeld.client.security.scram import unquoted
 
-NAME = "OAUTHBEARER"
-ERROR_READ = b"\x01"
-"""The client's reply to an error: it has read it, and the server ends the exchange (RFC 7628, 3.2.3)."""
 _HEADER = re.compile(r"[ny],(?:a=([^,\0]*))?,")
 _PAIR = re.compile(r"([A-Za-z]+)=([\x21-\x7e \t\r\n]+)")
 _TOKEN = re.compile(r"(?i:bearer) +([A-Za-z0-9._~+/-]+=*)")
@@ -27,12 +24,6 @@ class BearerLogin(NamedTuple):
 
     def __repr__(self) -> str:
         return f"BearerLogin(authorization_id={self.authorization_id!r}, token=[hidden])"
-
-
-def bearer_message(token: str, extensions: dict[str, str] | None = None) -> bytes:
-    """Returns the client's first message."""
-    pairs = {"auth": f"Bearer {token}", **(extensions or {})}
-    return ("n,,\x01" + "".join(f"{key}={value}\x01" for key, value in pairs.items()) + "\x01").encode()
 
 
 def read_bearer_message(message: bytes) -> BearerLogin:

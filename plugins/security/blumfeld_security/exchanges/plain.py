@@ -1,12 +1,11 @@
-"""PLAIN (RFC 4616): one token with a user name and a password. Both sides, pure."""
+"""The server's half of PLAIN (RFC 4616): one token with a user name and a password. Pure."""
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
-from blumfeld_security.exchanges.refusals import LoginRefused, Malformed
+from blumfeld.client.security.refusals import LoginRefused, Malformed
 
-NAME = "PLAIN"
 WRONG = "Authentication failed: Invalid username or password"
 """Kafka's text, the same for an unknown user and a wrong password."""
 
@@ -19,17 +18,6 @@ class PlainLogin(NamedTuple):
 
     def __repr__(self) -> str:
         return f"PlainLogin(user={self.user!r}, password=[hidden])"
-
-
-def plain_token(user: str, password: str) -> bytes:
-    """Returns the client's token.
-
-    :raises ValueError: user or password is empty, or has a NUL
-    """
-    for what, value in (("user name", user), ("password", password)):
-        if not value or "\0" in value:
-            raise ValueError(f"a {what} of PLAIN is not empty and has no NUL")
-    return f"\0{user}\0{password}".encode()
 
 
 def read_plain_token(token: bytes) -> PlainLogin:

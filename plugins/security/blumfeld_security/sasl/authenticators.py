@@ -5,19 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
+from blumfeld.client.security.refusals import LoginRefused, Malformed
+from blumfeld.client.security.scram import ITERATIONS_MIN, ScramMechanism
 from blumfeld.spi.completion import Completion
 from blumfeld.spi.context import Principal
 from blumfeld.spi.security import Stepped
 from blumfeld_security.exchanges import oauthbearer
 from blumfeld_security.exchanges.plain import PlainLogin, read_plain_token
-from blumfeld_security.exchanges.refusals import LoginRefused, Malformed
-from blumfeld_security.exchanges.scram import (
-    ITERATIONS_MIN,
-    ClientFirst,
-    Credential,
-    ScramMechanism,
-    ScramServer,
-)
+from blumfeld_security.exchanges.scram import ClientFirst, Credential, ScramServer
 
 
 class PlainAuthenticator:

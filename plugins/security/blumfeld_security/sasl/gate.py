@@ -20,6 +20,7 @@ from typing import Any
 
 import msgspec
 
+from blumfeld.client.security.refusals import LoginRefused
 from blumfeld.spi.completion import Completion
 from blumfeld.spi.context import ApiHandler, Principal, RequestContext
 from blumfeld.spi.hooks import EventLog
@@ -32,7 +33,6 @@ from blumfeld.wire.errors import BrokerError, ErrorCode
 from blumfeld.wire.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
 from blumfeld.wire.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 from blumfeld.wire.schema import Message
-from blumfeld_security.exchanges.refusals import LoginRefused
 from blumfeld_security.sasl.counts import LoginCounts
 from blumfeld_security.sasl.failed_logins import FailedLogins
 

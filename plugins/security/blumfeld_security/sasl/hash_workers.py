@@ -6,10 +6,10 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any, TypeVar
 
+from blumfeld.client.security.refusals import LoginRefused
 from blumfeld.spi.completion import Completion
 from blumfeld.spi.runtime import Runtime
 from blumfeld_security.addresses import origin
-from blumfeld_security.exchanges.refusals import LoginRefused
 
 T = TypeVar("T")
 WORKERS = 2

@@ -7,23 +7,16 @@ from collections.abc import Coroutine, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from blumfeld.client.security.sasl import OAUTHBEARER, PLAIN
+from blumfeld.client.security.scram import MECHANISMS, NONCE_BYTES, ScramMechanism, nonce_of
 from blumfeld.spi.completion import Completion
 from blumfeld.spi.context import ApiHandler, Principal
 from blumfeld.spi.hooks import Composition, CompositionRefused, Metric
 from blumfeld.spi.secret_files import BadSecretFile
 from blumfeld.spi.security import Authenticator, BrokerConnectionHandler, MakeAuthenticator
 from blumfeld.spi.transport import ConnectionHandler, Listener
-from blumfeld_security.exchanges import oauthbearer, plain
 from blumfeld_security.exchanges.plain import PlainLogin
-from blumfeld_security.exchanges.scram import (
-    MECHANISMS,
-    NONCE_BYTES,
-    ClientFirst,
-    Credential,
-    ScramMechanism,
-    credential_of,
-    nonce_of,
-)
+from blumfeld_security.exchanges.scram import ClientFirst, Credential, credential_of
 from blumfeld_security.options import Options
 from blumfeld_security.sasl.authenticators import (
     BearerAuthenticator,
@@ -54,7 +47,7 @@ SASL_PROTOCOLS = ("SASL_PLAINTEXT", "SASL_SSL")
 ENABLED = "sasl.enabled.mechanisms"
 BETWEEN_BROKERS = "sasl.mechanism.inter.broker.protocol"
 TO_CONTROLLERS = "sasl.mechanism.controller.protocol"
-OWN = (plain.NAME, *MECHANISMS, oauthbearer.NAME)
+OWN = (PLAIN, *MECHANISMS, OAUTHBEARER)
 """Mechanisms of this plug-in."""
 T = TypeVar("T")
 
@@ -92,9 +85,9 @@ class NodeSasl:
             if listener.security_protocol in SASL_PROTOCOLS
         }
         names = {name for enabled in self._mechanisms.values() for name in enabled}
-        if plain.NAME in names - composition.authenticators.keys():
+        if PLAIN in names - composition.authenticators.keys():
             self._users = self._plain_users()
-        if oauthbearer.NAME in names - composition.authenticators.keys():
+        if OAUTHBEARER in names - composition.authenticators.keys():
             self._issuer = self._issuer_keys()
 
     # Mechanisms
@@ -214,9 +207,9 @@ class NodeSasl:
         brought = self._composition.authenticators.get(name)
         if brought is not None:
             return brought
-        if name == plain.NAME:
+        if name == PLAIN:
             return lambda _, address: PlainAuthenticator(partial(self._verify_password, address))
-        if name == oauthbearer.NAME:
+        if name == OAUTHBEARER:
             return lambda *_: BearerAuthenticator(
                 self._verify_token, " ".join(self._options.oauthbearer_scopes)
             )

@@ -14,6 +14,7 @@ from collections.abc import Mapping
 
 import msgspec
 
+from blumfeld.client.security.refusals import LoginRefused
 from blumfeld.spi.hooks import EventLog
 from blumfeld.spi.runtime import Files, Runtime
 from blumfeld.spi.secret_files import BadSecretFile, read_secret_file
@@ -28,7 +29,6 @@ from blumfeld_security.exchanges.passwords import (
     read_hash,
 )
 from blumfeld_security.exchanges.plain import WRONG, PlainLogin
-from blumfeld_security.exchanges.refusals import LoginRefused
 from blumfeld_security.sasl.hash_workers import HashWorkers
 
 LOOK_MS = 1_000

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import cast
 
+from blumfeld.client.security.scram import BY_NUMBER, ITERATIONS_MIN
 from blumfeld.spi.cluster import ClusterImage
 from blumfeld.spi.image_sections import Circumstances, Decided
 from blumfeld.wire.errors import ErrorCode
@@ -20,7 +21,7 @@ from blumfeld.wire.messages.metadata_records import (
     UserScramCredentialRecord,
 )
 from blumfeld.wire.schema import Message
-from blumfeld_security.exchanges.scram import BY_NUMBER, ITERATIONS_MAX, ITERATIONS_MIN, credential_of
+from blumfeld_security.exchanges.scram import ITERATIONS_MAX, credential_of
 from blumfeld_security.scram.credentials import SECTION, Credentials
 
 Problem = tuple[ErrorCode, str]

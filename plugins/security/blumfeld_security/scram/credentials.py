@@ -7,12 +7,13 @@ import hmac
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 
+from blumfeld.client.security.scram import BY_NUMBER, ITERATIONS_MIN, ScramMechanism
 from blumfeld.wire.messages.metadata_records import (
     RemoveUserScramCredentialRecord,
     UserScramCredentialRecord,
 )
 from blumfeld.wire.schema import Message
-from blumfeld_security.exchanges.scram import BY_NUMBER, ITERATIONS_MIN, Credential, ScramMechanism
+from blumfeld_security.exchanges.scram import Credential
 
 SECTION = "scram"
 _SALT_BYTES = 26

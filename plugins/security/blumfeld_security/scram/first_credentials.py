@@ -12,12 +12,13 @@ import binascii
 import re
 from collections.abc import Callable
 
+from blumfeld.client.security.scram import ITERATIONS_MIN, MECHANISMS, ScramMechanism
 from blumfeld.metadata.image.checkpoint import BOOTSTRAP_NAME, decode_checkpoint
 from blumfeld.spi.runtime import Files
 from blumfeld.spi.secret_files import BadSecretFile, read_secret_file
 from blumfeld.wire.messages.alter_user_scram_credentials import ScramCredentialUpsertion
 from blumfeld.wire.messages.metadata_records import UserScramCredentialRecord
-from blumfeld_security.exchanges.scram import ITERATIONS_MAX, ITERATIONS_MIN, MECHANISMS, ScramMechanism
+from blumfeld_security.exchanges.scram import ITERATIONS_MAX
 from blumfeld_security.scram.alteration import upserted
 from blumfeld_security.scram.credentials import Credentials, ScramSection
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from itertools import chain
 from typing import Any
 
+from blumfeld.client.security.scram import BY_NUMBER
 from blumfeld.spi.completion import Completion, Steps
 from blumfeld.spi.consensus import ClusterMetadata, submit_for
 from blumfeld.spi.context import ApiHandler, RequestContext
@@ -24,7 +25,6 @@ from blumfeld.wire.messages.describe_user_scram_credentials import (
     DescribeUserScramCredentialsResult,
 )
 from blumfeld.wire.schema import Message
-from blumfeld_security.exchanges.scram import BY_NUMBER
 from blumfeld_security.scram.credentials import SECTION, Credentials
 
 CLUSTER_NAME = "kafka-cluster"

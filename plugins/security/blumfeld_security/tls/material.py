@@ -1,41 +1,14 @@
-"""Keys and certificates: read from files or from the configuration, and checked. Errors name a file and a reason.
-
-A private key in PEM whose file other users may read is refused, as by ``ssh``.
-"""
+"""A node's files of keys: the marks that tell of a change, and lists of revoked certificates."""
 
 from __future__ import annotations
 
 import os
-import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
-import msgspec
-
+from blumfeld.client.security.stores import TlsConfigError, read_file
 from blumfeld.spi.runtime import Files
-from blumfeld.spi.secret_files import BadSecretFile, check_mode
-from blumfeld_security.tls.certificate import Certificate, MalformedError, in_pem, parse
-from blumfeld_security.tls.settings import Store, TlsConfigError
 
-KEY = re.compile(
-    rb"-----BEGIN [A-Z0-9 ]*PRIVATE KEY-----.+?-----END [A-Z0-9 ]*PRIVATE KEY-----\n?", re.DOTALL
-)
 CRL = b"-----BEGIN X509 CRL-----"
-FILE_BYTES_MAX = 16 << 20
-"""No keystore is larger: another file was named."""
-
-
-class Identity(msgspec.Struct, frozen=True):
-    """A private key with its certificates. It has no representation that shows the key."""
-
-    pem: bytes
-    """The key, then its certificate and those above it."""
-    password: str | None
-    certificate: Certificate
-
-    def __repr__(self) -> str:
-        return f"Identity({self.certificate.subject})"
-
-
 Mark = tuple[int, int] | None
 WORKERS_MAX = 4
 
@@ -63,123 +36,6 @@ def workers() -> int:
     return max(1, min(WORKERS_MAX, (os.cpu_count() or 2) - 1))
 
 
-def read_file(files: Files, store_key: str, path: str) -> bytes:
-    """Returns the bytes of a file.
-
-    :raises TlsConfigError: it can't be read
-    """
-    try:
-        file = files.open(path, write=False)
-        try:
-            data = file.pread(FILE_BYTES_MAX + 1, 0)
-        finally:
-            file.close()
-    except OSError as error:
-        raise TlsConfigError(store_key, f"{path}: {error.strerror}", "a file that can be read") from None
-    if len(data) > FILE_BYTES_MAX:
-        raise TlsConfigError(
-            store_key, f"{path}, which has more than {FILE_BYTES_MAX >> 20} MiB", "a keystore"
-        )
-    return data
-
-
-def identity(files: Files, store: Store) -> Identity:
-    """Returns the key and the certificates of a keystore.
-
-    :raises TlsConfigError: the file can't be read, holds something else, or may be read by everybody
-    """
-    where = store.key if store.key.startswith("security.") else f"{store.key}.location"
-    if store.location is None:
-        pem = f"{store.private_key}\n{store.certificates}\n".encode()
-        return _identity_of_pem(pem, store, f"{store.key}.certificate.chain", "the text")
-    data = read_file(files, where, store.location)
-    if store.kind == "PKCS12":
-        return _identity_of_pkcs12(data, store, where)
-    made = _identity_of_pem(data, store, where, store.location)
-    if b"ENCRYPTED" not in data:
-        try:
-            check_mode(files, store.location)
-        except BadSecretFile as error:
-            allowed = "a file of the broker's user, or a private key with a password"
-            raise TlsConfigError(where, str(error), allowed) from None
-    return made
-
-
-def _identity_of_pem(pem: bytes, store: Store, key: str, where: str) -> Identity:
-    found = KEY.search(pem)
-    if found is None:
-        raise TlsConfigError(
-            key, f"{where}, in which there is no private key", "PEM: a key, and its certificates"
-        )
-    certificate = _first(pem, key, where)
-    return Identity(pem, store.key_password or store.password, certificate)
-
-
-def _first(pem: bytes, key: str, where: str) -> Certificate:
-    try:
-        certificates = in_pem(pem)
-        if certificates:
-            return parse(certificates[0])
-    except MalformedError as error:
-        raise TlsConfigError(key, f"{where}: {error}", "certificates in PEM") from None
-    if pem[:4] == b"\xfe\xed\xfe\xed" or pem[:1] == b"\x30":
-        raise TlsConfigError(key, f"{where}, which is a keystore of Java or PKCS12", "PEM, as its type says")
-    raise TlsConfigError(key, f"{where}, in which there is no certificate", "certificates in PEM")
-
-
-def _pkcs12(data: bytes, store: Store, key: str) -> tuple[bytes | None, list[bytes]]:
-    """Returns the private key in PEM (``None`` for none) and the certificates in PEM, the key's own first."""
-    try:
-        from cryptography.exceptions import UnsupportedAlgorithm
-        from cryptography.hazmat.primitives import serialization
-        from cryptography.hazmat.primitives.serialization import pkcs12
-    except ImportError:
-        kind = f"{store.key}.type"
-        raise TlsConfigError(
-            kind,
-            "PKCS12, for which the package cryptography is missing",
-            "PEM; or pip install 'blumfeld-security[pkcs12]'",
-        ) from None
-    password = None if store.password is None else store.password.encode()
-    try:
-        loaded = pkcs12.load_pkcs12(data, password)
-    except (ValueError, UnsupportedAlgorithm):
-        found = f"{store.location}, which this password doesn't open, or which is no PKCS12"
-        raise TlsConfigError(key, found, f"a PKCS12 file, and its {store.key}.password") from None
-    pem = serialization.Encoding.PEM
-    own = [] if loaded.cert is None else [loaded.cert]
-    certificates = [one.certificate.public_bytes(pem) for one in (*own, *loaded.additional_certs)]
-    if loaded.key is None:
-        return None, certificates
-    plain = serialization.NoEncryption()
-    return loaded.key.private_bytes(pem, serialization.PrivateFormat.PKCS8, plain), certificates
-
-
-def _identity_of_pkcs12(data: bytes, store: Store, key: str) -> Identity:
-    private, certificates = _pkcs12(data, store, key)
-    if private is None or not certificates:
-        found = f"{store.location}, in which there is no private key with its certificate"
-        raise TlsConfigError(key, found, "a keystore; certificates alone are a truststore")
-    pem = b"".join((private, *certificates))
-    return Identity(pem, None, _first(pem, key, str(store.location)))
-
-
-def trusted(files: Files, store: Store) -> bytes:
-    """Returns the trusted certificates of a truststore, in PEM.
-
-    :raises TlsConfigError: the file can't be read, or holds no certificate
-    """
-    if store.location is None:
-        pem, key, where = (store.certificates or "").encode(), f"{store.key}.certificates", "the text"
-    else:
-        key, where = f"{store.key}.location", store.location
-        pem = read_file(files, key, where)
-        if store.kind == "PKCS12":
-            pem = b"".join(_pkcs12(pem, store, key)[1])
-    _first(pem, key, where)
-    return pem
-
-
 def revoked(files: Files, path: str) -> bytes:
     """Returns the lists of revoked certificates in a file, in PEM.
 
@@ -190,16 +46,3 @@ def revoked(files: Files, path: str) -> bytes:
     if CRL not in pem:
         raise TlsConfigError(key, f"{path}, in which there is no list", "PEM: -----BEGIN X509 CRL-----")
     return pem
-
-
-def with_path(data: bytes, use: Callable[[str], None]) -> None:
-    """Call ``use`` with the path of a file that has these bytes and that no other process can open: Python's ``ssl``
-    reads a key from files alone."""
-    fd = os.memfd_create("blumfeld-tls", os.MFD_CLOEXEC)
-    try:
-        view = memoryview(data)
-        while view:
-            view = view[os.write(fd, view) :]
-        use(f"/proc/self/fd/{fd}")
-    finally:
-        os.close(fd)

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from blumfeld.client.security.certificate import Certificate, MalformedError, parse
+from blumfeld.client.security.stores import TlsConfigError
+from blumfeld.client.security.tls import Made
 from blumfeld.config.definitions import ConfigError
 from blumfeld.config.values import BrokerConfig
 from blumfeld.spi.context import Principal
@@ -12,15 +15,14 @@ from blumfeld.spi.repeated_events import RepeatedEvents
 from blumfeld.spi.runtime import Files, Runtime, Timer
 from blumfeld.spi.security import BrokerConnectionHandler
 from blumfeld.spi.transport import ByteLayer, ConnectionHandler, Listener
-from blumfeld_security.tls.certificate import Certificate, MalformedError, parse
-from blumfeld_security.tls.contexts import Made, client_context, server_context
+from blumfeld_security.tls.contexts import client_context, server_context
 from blumfeld_security.tls.gate import TlsHandler
 from blumfeld_security.tls.handshakes import Handshakes
 from blumfeld_security.tls.layer import TlsLayer
 from blumfeld_security.tls.material import marks_of, workers
 from blumfeld_security.tls.options import TlsOptions
 from blumfeld_security.tls.principals import NoRuleError, Rules
-from blumfeld_security.tls.settings import TlsConfigError, TlsSettings, settings_of
+from blumfeld_security.tls.settings import TlsSettings, settings_of
 
 TLS_PROTOCOLS = {"SSL": False, "SASL_SSL": True}
 """Protocol → whether SASL runs within TLS."""

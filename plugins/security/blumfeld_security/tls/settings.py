@@ -7,54 +7,13 @@ from __future__ import annotations
 
 import msgspec
 
+from blumfeld.client.security.stores import CONVERT, KEYSTORE, TRUSTSTORE, TYPES, Store, TlsConfigError
+from blumfeld.client.security.tls import VERSIONS
 from blumfeld.config.values import BrokerConfig
 from blumfeld_security.tls.ciphers import SuiteError, openssl_names
 from blumfeld_security.tls.principals import RuleError, Rules
 
 CLIENT_AUTH = "ssl.client.auth"
-KEYSTORE, TRUSTSTORE = "ssl.keystore", "ssl.truststore"
-VERSIONS = ("TLSv1.2", "TLSv1.3")
-TYPES = ("PEM", "PKCS12")
-CONVERT = (
-    "PEM or PKCS12; to convert it: keytool -importkeystore -srckeystore FILE -destkeystore FILE.p12"
-    " -deststoretype PKCS12"
-)
-
-
-class TlsConfigError(Exception):
-    """A setting can't be used.
-
-    :param key: the key, with its prefix if it has one
-    :param found: what is wrong; never a password or a key
-    :param allowed: what would be right
-    """
-
-    def __init__(self, key: str, found: str, allowed: str) -> None:
-        super().__init__(f'config."{key}": found {found}; allowed: {allowed}')
-        self.key = key
-        self.found = found
-        self.allowed = allowed
-
-
-class Store(msgspec.Struct, frozen=True, repr_omit_defaults=True):
-    """A keystore or a truststore: a file, or PEM texts in the configuration itself."""
-
-    key: str
-    """``ssl.keystore`` or ``ssl.truststore``, with the listener's prefix if any of its keys has it."""
-    kind: str = "PEM"
-    location: str | None = None
-    password: str | None = None
-    key_password: str | None = None
-    private_key: str | None = None
-    certificates: str | None = None
-
-    def __repr__(self) -> str:
-        return f"Store({self.key}, {self.kind}, {self.location})"
-
-    @property
-    def is_set(self) -> bool:
-        """Whether there is one."""
-        return self.location is not None or self.certificates is not None
 
 
 class TlsSettings(msgspec.Struct, frozen=True):

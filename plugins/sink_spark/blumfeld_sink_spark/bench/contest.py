@@ -15,6 +15,7 @@ import pyarrow.dataset
 from blumfeld_sink_spark.bench import rival
 from blumfeld_sink_spark.bench.feeds import TABLES, Feed
 from blumfeld_sink_spark.errors import ArchiveError, SettingsError
+from blumfeld_sink_spark.logins import for_java
 from blumfeld_sink_spark.settings import ArchiveSettings
 from blumfeld_sink_spark.spark.run.driver import archive
 
@@ -93,7 +94,7 @@ def _run(session: Any, settings: ArchiveSettings, feed: Feed, contestant: str, n
     shutil.rmtree(place, ignore_errors=True)
     begun = time.perf_counter()
     if contestant in SPARK:
-        frame = rival.rows(session.spark, feed.kind, settings.bootstrap, feed.topic)
+        frame = rival.rows(session.spark, feed.kind, settings.bootstrap, feed.topic, _fetch(settings))
         table = place / "table"
         rival.archive(frame, str(table), str(place / "checkpoint"), SPARK[contestant])
     else:
@@ -111,6 +112,11 @@ def _run(session: Any, settings: ArchiveSettings, feed: Feed, contestant: str, n
     )
     shutil.rmtree(place)
     return run
+
+
+def _fetch(settings: ArchiveSettings) -> dict[str, str]:
+    """Returns the options of Spark's own connector, with the login."""
+    return {**rival.BIG_FETCH, **{f"kafka.{key}": value for key, value in for_java(settings.kafka).items()}}
 
 
 def _ours(settings: ArchiveSettings, feed: Feed, reader: str, place: Path) -> ArchiveSettings:

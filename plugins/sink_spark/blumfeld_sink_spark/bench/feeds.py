@@ -11,6 +11,7 @@ import msgspec
 from blumfeld_sink_spark.errors import ArchiveError
 from blumfeld_sink_spark.reading.producing import captures
 from blumfeld_sink_spark.reading.producing.topic_writer import Topic
+from blumfeld_sink_spark.settings import ArchiveSettings
 
 KINDS = {"depth": b"@depth", "trade": b"@trade", "bbo": b"@bookTicker"}
 TABLES = {"depth": "book_deltas", "trade": "trades", "bbo": "bbo"}
@@ -27,14 +28,14 @@ class Feed(msgspec.Struct, frozen=True, kw_only=True):
     bytes: int
 
 
-def fill(bootstrap: str, capture: Path, kind: str, repeat: int, partitions: int) -> Feed:
+def fill(settings: ArchiveSettings, capture: Path, kind: str, repeat: int, partitions: int) -> Feed:
     """Fills a topic with ``repeat`` copies of the capture's messages of this kind in each partition.
 
     Ids and times continue from one copy to the next, so the feed has no gaps, as in a real day.
 
     :raises ArchiveError: the broker is away, or the capture holds none of the kind
     """
-    topic = Topic(bootstrap, f"bench-{kind}")
+    topic = Topic(settings.bootstrap, f"bench-{kind}", settings.kafka)
     if not topic.partitions():
         topic.make(partitions)
     messages = [m for m in captures.messages(capture) if KINDS[kind] in m.value[:80]]

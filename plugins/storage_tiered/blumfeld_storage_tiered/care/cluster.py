@@ -7,6 +7,7 @@ from typing import TypeVar, cast
 from blumfeld.client.blocking_connection import BlockingConnection
 from blumfeld.client.errors import check
 from blumfeld.client.metadata import ClusterView
+from blumfeld.client.security.command_config import PLAINTEXT, ClientSecurity
 from blumfeld.client.versions import SPOKEN
 from blumfeld.spi.internal_topics import REMOTE_LOG_METADATA_TOPIC
 from blumfeld.wire.batches.record_batch import split_batches
@@ -48,10 +49,15 @@ class RunningCluster:
     :param host: of one broker
     """
 
-    def __init__(self, host: str, port: int) -> None:
+    def __init__(self, host: str, port: int, security: ClientSecurity = PLAINTEXT) -> None:
+        self._security = security
         self._connections: dict[tuple[str, int], BlockingConnection] = {}
         self._bootstrap = (host, port)
-        answer = self._ask(self._bootstrap, ClusterView.request(None), MetadataResponse)
+        try:
+            answer = self._ask(self._bootstrap, ClusterView.request(None), MetadataResponse)
+        except BaseException:
+            self.close()
+            raise
         self.cluster_id = answer.cluster_id or ""
         self._view = ClusterView()
         self._view.take(answer)
@@ -69,7 +75,9 @@ class RunningCluster:
     ) -> R:
         connection = self._connections.get(address)
         if connection is None:
-            connection = self._connections[address] = BlockingConnection(*address, CLIENT_ID, ANSWER_S)
+            connection = self._connections[address] = BlockingConnection(
+                *address, CLIENT_ID, ANSWER_S, security=self._security
+            )
             connection.negotiate(SPOKEN)
         return connection.ask(request, expected, version)
 

@@ -13,7 +13,8 @@ from typing import Any, NamedTuple, TypeVar, cast
 import msgspec
 import typer
 
-from blumfeld.client.errors import NoCommonVersionError, RefusedError
+from blumfeld.client.errors import NoCommonVersionError, NotSecuredError, NotServedError, RefusedError
+from blumfeld.client.security.command_config import CommandConfigError, client_security
 from blumfeld.config.addresses import host_and_port
 from blumfeld.plugging.errors import ManifestError, Problem, file_problem
 from blumfeld.plugging.sections import decode_section, read_section
@@ -36,6 +37,7 @@ PLUGIN = "storage_tiered"
 LOCAL = "storage_local"
 USED = "the store of a node that has started once"
 FAILURES = (
+    CommandConfigError,
     ManifestError,
     PluginContractError,
     StoreError,
@@ -160,17 +162,30 @@ async def _cluster_id(store: ObjectStore) -> str | None:
         return None
 
 
-def asked_cluster(bootstrap: str, opened: OpenedStore) -> RunningCluster:
-    """Connect to a cluster, which must be the store's.
+def asked_cluster(
+    files: Files, bootstrap: str | None, command_config: str | None, opened: OpenedStore
+) -> RunningCluster | None:
+    """Connect to a cluster, which must be the store's. Without ``--bootstrap`` there is none.
 
-    :raises OSError: it can't be reached, or is another one
+    :param command_config: the file of the option
+    :raises OSError: it can't be reached, doesn't let this client in, or is another one
+    :raises CommandConfigError: the file can't be used
     """
+    if bootstrap is None:
+        if command_config is not None:
+            raise OSError(
+                "--command-config: found it without --bootstrap; allowed: with a broker that is asked"
+            )
+        return None
+    security = client_security(command_config, files, lambda line: typer.echo(f"blumfeld: {line}", err=True))
     try:
         host, port = host_and_port(bootstrap)
     except ValueError:
         raise OSError(f"--bootstrap: found {bootstrap!r}; allowed: HOST:PORT") from None
     try:
-        cluster = RunningCluster(host, port)
+        cluster = RunningCluster(host, port, security)
+    except (NotSecuredError, NotServedError) as error:
+        raise OSError(f"--bootstrap: {error}") from None
     except OSError as error:
         raise OSError(f"--bootstrap: {bootstrap} doesn't answer: {error.strerror or error}") from None
     if cluster.cluster_id != opened.cluster_id:

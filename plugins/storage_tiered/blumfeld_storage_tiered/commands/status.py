@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from blumfeld.client.security.command_config import HELP, METAVAR, OPTION
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -23,6 +25,7 @@ def command(
             metavar="HOST:PORT", help="A broker: show what lies on the disks, and what isn't copied yet."
         ),
     ] = None,
+    command_config: Annotated[str | None, typer.Option(OPTION, metavar=METAVAR, help=HELP)] = None,
     as_json: Annotated[bool, typer.Option("--json", help="One line of JSON a topic.")] = False,
 ) -> None:
     """Show how much of each topic lies in the store and on the disks, and what the store costs.
@@ -31,10 +34,12 @@ def command(
     """
     from blumfeld_storage_tiered.commands.opened import run
 
-    run(_status(context.obj, manifest, bootstrap, as_json=as_json))
+    run(_status(context.obj, manifest, bootstrap, command_config, as_json=as_json))
 
 
-async def _status(files: Files, manifest: str, bootstrap: str | None, *, as_json: bool) -> int:
+async def _status(
+    files: Files, manifest: str, bootstrap: str | None, command_config: str | None, *, as_json: bool
+) -> int:
     import msgspec
 
     from blumfeld_storage_tiered.care.standing import standings
@@ -44,8 +49,8 @@ async def _status(files: Files, manifest: str, bootstrap: str | None, *, as_json
 
     async with opened_store(files, manifest) as opened:
         ends = None
-        if bootstrap is not None:
-            cluster = asked_cluster(bootstrap, opened)
+        cluster = asked_cluster(files, bootstrap, command_config, opened)
+        if cluster is not None:
             ends = cluster.ends()
             cluster.close()
         objects = SegmentObjects(opened.runtime, opened.store)

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from blumfeld.client.security.command_config import HELP, METAVAR, OPTION
+
 if TYPE_CHECKING:
     from blumfeld.spi.runtime import Files
 
@@ -20,6 +22,7 @@ def command(
             metavar="HOST:PORT", help="A broker: check against the records of its metadata topic, too."
         ),
     ] = None,
+    command_config: Annotated[str | None, typer.Option(OPTION, metavar=METAVAR, help=HELP)] = None,
     as_json: Annotated[bool, typer.Option("--json", help="One line of JSON a finding.")] = False,
 ) -> None:
     """Read every byte in the store, and compare it with what was written.
@@ -29,11 +32,17 @@ def command(
     """
     from blumfeld_storage_tiered.commands.opened import run
 
-    run(_verify(context.obj, manifest, topic, bootstrap, as_json=as_json))
+    run(_verify(context.obj, manifest, topic, bootstrap, command_config, as_json=as_json))
 
 
 async def _verify(
-    files: Files, manifest: str, topic: str | None, bootstrap: str | None, *, as_json: bool
+    files: Files,
+    manifest: str,
+    topic: str | None,
+    bootstrap: str | None,
+    command_config: str | None,
+    *,
+    as_json: bool,
 ) -> int:
     import msgspec
 
@@ -44,8 +53,8 @@ async def _verify(
 
     async with opened_store(files, manifest) as opened:
         records = topic_ids = None
-        if bootstrap is not None:
-            cluster = asked_cluster(bootstrap, opened)
+        cluster = asked_cluster(files, bootstrap, command_config, opened)
+        if cluster is not None:
             records, topic_ids = cluster.records(), cluster.topic_ids
             cluster.close()
         objects = SegmentObjects(opened.runtime, opened.store)

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from blumfeld.client.security.command_config import PLAINTEXT
 from blumfeld.testing.embedded import EmbeddedBroker
 from blumfeld.wire.batches.builder import build_batch
 from blumfeld.wire.batches.record_batch import RecordBatch
@@ -91,6 +92,7 @@ def test_a_step_whose_records_are_not_all_there_has_an_error(
     load._producers = []
     load._spec = _Spec()  # type: ignore[assignment]
     load._from_offsets = []
+    load._security = PLAINTEXT
     load._check_committed()
     assert load._meter.error == "read_committed sees 11 records, and 0 were committed"
 

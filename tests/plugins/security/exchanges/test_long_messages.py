@@ -7,9 +7,9 @@ from collections.abc import Callable
 
 import pytest
 
+from blumfeld.client.security.refusals import Malformed
 from blumfeld.wire.errors import BrokerError
 from blumfeld_security.exchanges.plain import read_plain_token
-from blumfeld_security.exchanges.refusals import Malformed
 from blumfeld_security.exchanges.scram import read_client_final
 from blumfeld_security.sasl.authenticators import InvalidToken
 

@@ -6,8 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from blumfeld_security.exchanges.oauthbearer import bearer_message, error_message, read_bearer_message
-from blumfeld_security.exchanges.refusals import LoginRefused, Malformed
+from blumfeld.client.security.refusals import LoginRefused, Malformed
+from blumfeld.client.security.sasl import bearer_message
+from blumfeld_security.exchanges.oauthbearer import error_message, read_bearer_message
 
 
 def test_a_message_has_its_token_and_extensions() -> None:

@@ -6,8 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from blumfeld_security.exchanges.plain import PlainLogin, plain_token, read_plain_token
-from blumfeld_security.exchanges.refusals import LoginRefused
+from blumfeld.client.security.refusals import LoginRefused
+from blumfeld.client.security.sasl import plain_token
+from blumfeld_security.exchanges.plain import PlainLogin, read_plain_token
 
 WORDS = st.text(min_size=1, alphabet=st.characters(exclude_characters="\0", exclude_categories=["Cs"]))
 

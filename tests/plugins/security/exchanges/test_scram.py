@@ -9,20 +9,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from blumfeld_security.exchanges.refusals import LoginRefused, Malformed
-from blumfeld_security.exchanges.scram import (
+from blumfeld.client.security.refusals import LoginRefused, Malformed
+from blumfeld.client.security.scram import (
     MECHANISMS,
     SHA_256,
     SHA_512,
     Challenge,
-    Credential,
     ScramClient,
     ScramMechanism,
-    ScramServer,
-    credential_of,
     quoted,
     unquoted,
 )
+from blumfeld_security.exchanges.scram import Credential, ScramServer, credential_of
 
 # RFC 7677, 3: the example of SCRAM-SHA-256.
 CLIENT_NONCE = "rOprNGfwEbeRWgbNEkqO"

@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import Any, TypeVar, cast
 
 from blumfeld.broker.serving.dispatch import Dispatcher
+from blumfeld.client.security.refusals import LoginRefused
+from blumfeld.client.security.scram import MECHANISMS
 from blumfeld.spi.completion import Completion
 from blumfeld.spi.context import ApiHandler, Principal, RequestContext
 from blumfeld.spi.security import Mechanisms
@@ -19,8 +21,7 @@ from blumfeld.wire.messages.sasl_handshake import SaslHandshakeRequest
 from blumfeld.wire.schema import Message
 from blumfeld_kit.fakes.runtime import FakeRuntime
 from blumfeld_security.exchanges.plain import WRONG, PlainLogin
-from blumfeld_security.exchanges.refusals import LoginRefused
-from blumfeld_security.exchanges.scram import MECHANISMS, ClientFirst, credential_of
+from blumfeld_security.exchanges.scram import ClientFirst, credential_of
 from blumfeld_security.sasl.authenticators import PlainAuthenticator, ScramAuthenticator, ScramUser
 from blumfeld_security.sasl.counts import LoginCounts
 from blumfeld_security.sasl.failed_logins import FailedLogins

@@ -11,6 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from blumfeld.client.security.refusals import LoginRefused
+from blumfeld.client.security.sasl import BEARER_ERROR_READ, bearer_message
+from blumfeld.client.security.scram import SHA_256, ScramClient
 from blumfeld.spi.completion import Completion
 from blumfeld.spi.context import Principal
 from blumfeld.spi.security import Stepped
@@ -19,9 +22,7 @@ from blumfeld.wire.errors import ErrorCode
 from blumfeld.wire.messages.metadata import MetadataRequest
 from blumfeld.wire.messages.sasl_authenticate import SaslAuthenticateRequest
 from blumfeld.wire.messages.sasl_handshake import SaslHandshakeRequest
-from blumfeld_security.exchanges.oauthbearer import ERROR_READ, bearer_message
-from blumfeld_security.exchanges.refusals import LoginRefused
-from blumfeld_security.exchanges.scram import SHA_256, ClientFirst, ScramClient
+from blumfeld_security.exchanges.scram import ClientFirst
 from blumfeld_security.sasl.authenticators import (
     BearerAuthenticator,
     BearerUser,
@@ -442,6 +443,6 @@ def test_a_token_that_is_not_taken_is_counted_though_the_client_hangs_up() -> No
     assert rig.authenticate(connection, bearer_message("token")).error_code == 0
     failed = {("CLIENTS", "OAUTHBEARER", "failed"): 1}
     assert (rig.reasons(), rig.counts.logins) == (["the signature is wrong"], failed)
-    told = rig.authenticate(connection, ERROR_READ)
+    told = rig.authenticate(connection, BEARER_ERROR_READ)
     assert told.error_code == ErrorCode.SASL_AUTHENTICATION_FAILED
     assert (rig.reasons(), rig.counts.logins) == (["the signature is wrong"], failed), "once"

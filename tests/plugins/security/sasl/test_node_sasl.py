@@ -8,11 +8,12 @@ from typing import Any
 import msgspec
 import pytest
 
+from blumfeld.client.security.scram import SHA_256, ScramMechanism
 from blumfeld.config.values import BrokerConfig
 from blumfeld.spi.completion import Completion
 from blumfeld.spi.context import Principal
 from blumfeld_kit.fakes.runtime import FakeRuntime
-from blumfeld_security.exchanges.scram import SHA_256, ClientFirst, ScramMechanism
+from blumfeld_security.exchanges.scram import ClientFirst
 from blumfeld_security.options import Options
 from blumfeld_security.sasl.authenticators import ScramUser
 from blumfeld_security.sasl.hash_workers import WORKERS

@@ -96,7 +96,7 @@ def test_a_listener_without_sasl_is_named() -> None:
     client = ToGate(rig)
     rig.sessions.clear()
     rig.gate._watched.clear()
-    with pytest.raises(ConnectionError, match="the other node's listener has no SASL"):
+    with pytest.raises(ConnectionError, match="the server's listener has no SASL"):
         drive(rig, PeerLogin(rig.runtime, "PLAIN", Login("a", "b")).authenticate(client))
 
 

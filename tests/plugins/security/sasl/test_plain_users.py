@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
+from blumfeld.client.security.refusals import LoginRefused
 from blumfeld.kernel.runtime.real_files import RealFiles
 from blumfeld.spi.secret_files import BadSecretFile
 from blumfeld_kit.fakes.runtime import FakeRuntime
 from blumfeld_security.exchanges.passwords import PasswordHash, hash_password, is_password
 from blumfeld_security.exchanges.plain import PlainLogin
-from blumfeld_security.exchanges.refusals import LoginRefused
 from blumfeld_security.sasl import hash_workers, plain_users
 from blumfeld_security.sasl.hash_workers import WORKERS, HashWorkers
 from blumfeld_security.sasl.plain_users import (

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from blumfeld.client.security.scram import SHA_256, SHA_512
 from blumfeld.spi.steps import drained
 from blumfeld.wire.errors import ErrorCode
 from blumfeld.wire.messages.alter_user_scram_credentials import (
@@ -17,7 +18,7 @@ from blumfeld.wire.messages.describe_user_scram_credentials import (
 )
 from blumfeld.wire.messages.metadata_records import UserScramCredentialRecord
 from blumfeld.wire.schema import Message
-from blumfeld_security.exchanges.scram import SHA_256, SHA_512, Credential, credential_of
+from blumfeld_security.exchanges.scram import Credential, credential_of
 from blumfeld_security.scram.alteration import decide
 from blumfeld_security.scram.credentials import Credentials, ScramSection
 from blumfeld_security.scram.handlers import described

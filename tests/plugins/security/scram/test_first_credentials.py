@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from blumfeld.client.security.scram import SHA_256, SHA_512, ScramMechanism
 from blumfeld.kernel.runtime.real_files import RealFiles
 from blumfeld.wire.messages.metadata_records import UserScramCredentialRecord
-from blumfeld_security.exchanges.scram import SHA_256, SHA_512, ScramMechanism, credential_of
+from blumfeld_security.exchanges.scram import credential_of
 from blumfeld_security.scram.first_credentials import first_credential
 
 SALT = b"0123456789abcdef"

@@ -9,7 +9,7 @@ from cryptography import x509
 from cryptography.x509.name import _ASN1Type
 from cryptography.x509.oid import NameOID
 
-from blumfeld_security.tls.certificate import MalformedError, in_pem, name_of, parse
+from blumfeld.client.security.certificate import MalformedError, in_pem, name_of, parse
 from tests.plugins.security.tls.authority import AUTHORITY, CLIENT, SERVER
 
 Attribute = x509.NameAttribute

@@ -7,11 +7,13 @@ from pathlib import Path
 
 import pytest
 
+from blumfeld.client.security.stores import TlsConfigError
+from blumfeld.client.security.tls import Made
 from blumfeld.config.values import BrokerConfig
 from blumfeld.kernel.runtime.real_files import RealFiles
-from blumfeld_security.tls.contexts import Made, client_context, server_context
+from blumfeld_security.tls.contexts import client_context, server_context
 from blumfeld_security.tls.options import TlsOptions
-from blumfeld_security.tls.settings import TlsConfigError, settings_of
+from blumfeld_security.tls.settings import settings_of
 from campaigns.certificates import private
 from tests.plugins.security.tls.authority import AUTHORITY, CLIENT, SERVER
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from blumfeld.client.security.stores import TlsConfigError
 from blumfeld.config.values import BrokerConfig
-from blumfeld_security.tls.settings import TlsConfigError, TlsSettings, settings_of
+from blumfeld_security.tls.settings import TlsSettings, settings_of
 
 PEM = {"ssl.keystore.type": "PEM", "ssl.truststore.type": "PEM"}
 SERVED = {**PEM, "ssl.keystore.location": "/k.pem", "ssl.truststore.location": "/t.pem"}

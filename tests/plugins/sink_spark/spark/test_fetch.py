@@ -86,13 +86,12 @@ def test_a_pattern_takes_topics_and_no_internal_ones(bootstrap: str) -> None:
 
 
 def test_javas_names_of_settings_are_translated_or_left_out() -> None:
-    jaas = 'org.apache.kafka…PlainLoginModule required username="u" password="p";'
-    settings = ArchiveSettings(
-        kafka={"sasl.jaas.config": jaas, "max.poll.records": "5", "security.protocol": "SASL_SSL"}
-    )
+    jaas = 'org.apache.kafka.common.security.plain.PlainLoginModule required username="u" password="p";'
+    given = {"sasl.mechanism": "PLAIN", "sasl.jaas.config": jaas, "max.poll.records": "5"}
+    settings = ArchiveSettings(kafka={**given, "security.protocol": "SASL_SSL", "fetch.min.bytes": "1"})
     config = client_config(settings)
     assert (config["sasl.username"], config["sasl.password"]) == ("u", "p")
-    assert config["security.protocol"] == "SASL_SSL"
+    assert (config["security.protocol"], config["fetch.min.bytes"]) == ("SASL_SSL", "1")
     assert not {"sasl.jaas.config", "max.poll.records"} & set(config)
 
 

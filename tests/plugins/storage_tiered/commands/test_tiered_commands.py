@@ -16,6 +16,7 @@ from blumfeld.testing import EmbeddedBroker
 from blumfeld_bench.drivers.wire_client import WireClient
 from blumfeld_storage_tiered.commands import app, verify
 from tests.plugins.storage_tiered.tiered_cluster import TieredCluster
+from tests.secured import MODULE, secured_broker
 
 
 def called(*arguments: str) -> Result:
@@ -151,6 +152,33 @@ def test_a_broker_tells_what_is_not_copied(tmp_path: Path, broker: EmbeddedBroke
     result = called("verify", manifest, "--bootstrap", broker.bootstrap_servers)
     assert result.exit_code == 0, result.stderr
     assert "the metadata topic" in result.stdout
+
+
+@pytest.mark.parametrize("verb", ["status", "verify"])
+def test_a_verb_logs_in_at_a_secured_broker(tmp_path: Path, verb: str) -> None:
+    options = {
+        "store": f"file://{tmp_path}/live",
+        "metadata_topic": {"num_partitions": 1, "replication_factor": 1, "min_isr": 1},
+    }
+    manifest = manifest_of(tmp_path, f"file://{tmp_path}/live")
+    with secured_broker(tmp_path, storage="storage_tiered", storage_options=options) as (broker, files):
+        asked = (verb, manifest, "--bootstrap", broker.bootstrap_servers)
+        result = called(*asked, "--command-config", files.properties())
+        assert (result.exit_code, result.stderr) == (0, "")
+        result = called(*asked)
+        assert result.exit_code == 2
+        assert "Its listener may want TLS or a login" in result.stderr
+        wrong = files.properties(
+            "wrong.properties", sasl_jaas_config=f'{MODULE} required username="a" password="b";'
+        )
+        result = called(*asked, "--command-config", wrong)
+        assert result.exit_code == 2
+        assert (
+            f"--bootstrap: {broker.bootstrap_servers}: login of 'a' by SCRAM-SHA-256: the server"
+            in result.stderr
+        )
+    result = called(verb, manifest, "--command-config", files.properties())
+    assert "--command-config: found it without --bootstrap" in result.stderr
 
 
 def test_another_cluster_s_broker_is_refused(folder: Path, broker: EmbeddedBroker) -> None:

@@ -21,6 +21,7 @@ def command(
     to: Annotated[str, typer.Option("--to", help=f"{WHEN}, or latest: the end as it is now.")] = "latest",
     config: options.Config = None,
     bootstrap: options.Bootstrap = None,
+    command_config: options.CommandConfig = None,
     topics: options.Topics = None,
     topic_pattern: options.TopicPattern = None,
     root: options.Root = None,

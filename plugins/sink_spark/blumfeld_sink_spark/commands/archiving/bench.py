@@ -5,10 +5,11 @@ from __future__ import annotations
 import sys
 import tempfile
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
+from blumfeld_sink_spark.commands.common import options
 from blumfeld_sink_spark.commands.common.edge import edge
 
 CONTESTANTS = "jvm,python,direct,spark-zstd,spark-snappy"
@@ -23,6 +24,7 @@ def command(
     bootstrap: Annotated[
         str, typer.Option(help="A running broker; topics bench-… are made there.")
     ] = "127.0.0.1:9092",
+    command_config: options.CommandConfig = None,
     kinds: Annotated[str, typer.Option(help="depth, trade, bbo, with commas.")] = "depth,trade",
     contestants: Annotated[str, typer.Option(help="With commas; spark-… is Spark's own way.")] = CONTESTANTS,
     rounds: Annotated[int, typer.Option(min=1, max=50, help="Counted ones, after one that warms up.")] = 5,
@@ -44,12 +46,18 @@ def command(
 
     console = Console(width=None if sys.stdout.isatty() else 120)
     chosen = contestants.split(",")
-    given = {"bootstrap": bootstrap, "topics": ["bench"], "master": master, "name": "bench"}
+    given: dict[str, Any] = {
+        "bootstrap": bootstrap,
+        "command_config": command_config,
+        "topics": ["bench"],
+        "master": master,
+        "name": "bench",
+    }
     settings = load(None, given)
     contest.check(chosen, connector_jars(settings))
     filled = []
     for kind in kinds.split(","):
-        filled.append(feeds.fill(bootstrap, capture, kind, repeat or REPEAT[kind], partitions))
+        filled.append(feeds.fill(settings, capture, kind, repeat or REPEAT[kind], partitions))
         console.print(
             f"{filled[-1].topic}: {filled[-1].messages:,} messages, {filled[-1].bytes / 1e6:.1f} MB"
         )

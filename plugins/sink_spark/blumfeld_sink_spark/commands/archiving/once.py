@@ -10,6 +10,7 @@ from blumfeld_sink_spark.commands.common.edge import edge
 def command(
     config: options.Config = None,
     bootstrap: options.Bootstrap = None,
+    command_config: options.CommandConfig = None,
     topics: options.Topics = None,
     topic_pattern: options.TopicPattern = None,
     root: options.Root = None,

@@ -7,10 +7,13 @@ from typing import Annotated, Any
 
 import typer
 
+from blumfeld.client.security.command_config import HELP, METAVAR, OPTION
+
 Config = Annotated[
     str | None, typer.Option(help="A TOML file with a section \\[archive]; options override it.")
 ]
 Bootstrap = Annotated[str | None, typer.Option(help="bootstrap.servers")]
+CommandConfig = Annotated[str | None, typer.Option(OPTION, metavar=METAVAR, help=HELP)]
 Topics = Annotated[str | None, typer.Option(help="Names, with commas.")]
 TopicPattern = Annotated[str | None, typer.Option(help="A regular expression, instead of names.")]
 Root = Annotated[str | None, typer.Option(help="Where the archive lies: a folder or s3://….")]

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, cast
 import typer
 
 from blumfeld.feeds import RECV_HEADER
+from blumfeld_sink_spark.commands.common import options
 from blumfeld_sink_spark.commands.common.edge import edge
 
 if TYPE_CHECKING:
@@ -19,6 +20,7 @@ def command(
     files: Annotated[list[Path], typer.Argument(help="`ns JSON` a line, plain or .gz; in this order.")],
     topic: Annotated[str, typer.Option(help="Created without a retention limit if it is missing.")],
     bootstrap: Annotated[str, typer.Option(help="bootstrap.servers")] = "127.0.0.1:9092",
+    command_config: options.CommandConfig = None,
     partitions: Annotated[int, typer.Option(min=1, help="Partitions of a new topic.")] = 1,
     key: Annotated[str, typer.Option(help="symbol, none, or the key itself.")] = "symbol",
     symbol: Annotated[str, typer.Option(help="Symbol of messages before the first that names one.")] = "",
@@ -37,6 +39,7 @@ def command(
     from rich.console import Console
 
     from blumfeld_sink_spark.errors import SettingsError
+    from blumfeld_sink_spark.logins import read_login
     from blumfeld_sink_spark.reading.producing.load import LoadPlan, load
     from blumfeld_sink_spark.reading.producing.pace import Pace, speed_of
     from blumfeld_sink_spark.reading.producing.topic_writer import Topic
@@ -57,7 +60,7 @@ def command(
     with console.status(f"{topic}: starting") as status:
         loaded = load(
             plan,
-            Topic(bootstrap, topic),
+            Topic(bootstrap, topic, read_login(command_config, {}) if command_config else None),
             partitions=partitions,
             pace=Pace(speed_of(speed), rate),
             on_progress=lambda sent, size: status.update(f"{topic}: {sent:,} messages, {size / 1e6:,.1f} MB"),

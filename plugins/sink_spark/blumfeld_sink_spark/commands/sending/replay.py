@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from blumfeld_sink_spark.commands.common import options
 from blumfeld_sink_spark.commands.common.edge import edge
 
 if TYPE_CHECKING:
@@ -17,6 +18,7 @@ def command(
     to_topic: Annotated[str, typer.Option(help="Created without a retention limit if it is missing.")],
     root: Annotated[str, typer.Option(help="The archive.")] = "archive",
     bootstrap: Annotated[str, typer.Option(help="bootstrap.servers")] = "127.0.0.1:9092",
+    command_config: options.CommandConfig = None,
     topic: Annotated[str, typer.Option(help="Needed if the table raw has several topics.")] = "",
     speed: Annotated[
         str, typer.Option(help="1.0 is the original pace, 10 ten times that, max flat out.")
@@ -39,6 +41,7 @@ def command(
     """
     from rich.console import Console
 
+    from blumfeld_sink_spark.logins import read_login
     from blumfeld_sink_spark.reading.committed_files import Committed
     from blumfeld_sink_spark.reading.producing.pace import Pace, speed_of
     from blumfeld_sink_spark.reading.producing.raw_rows import RawTopic
@@ -59,7 +62,7 @@ def command(
     with Console(stderr=True).status(f"{to_topic}: starting") as status:
         done = replay(
             source,
-            Topic(bootstrap, to_topic),
+            Topic(bootstrap, to_topic, read_login(command_config, {}) if command_config else None),
             plan,
             pace=Pace(pace_factor),
             on_progress=lambda sent, size: status.update(

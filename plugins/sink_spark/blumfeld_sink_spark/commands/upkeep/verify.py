@@ -35,6 +35,7 @@ def command(
     against: Annotated[
         str, typer.Option(help="Read the topics again from these brokers, and compare messages and CRCs.")
     ] = "",
+    command_config: options.CommandConfig = None,
     config: options.Config = None,
     as_json: Annotated[bool, typer.Option("--json", help="As JSON.")] = False,
 ) -> None:
@@ -53,8 +54,8 @@ def command(
         raise nothing_at(store.root)
     remarks: list[str] = []
     if verification.covered:  # without it no record could be read, and there is nothing to compare
-        remarks += _compare(verification, bootstrap) if bootstrap else []
-        remarks += _read_again(verification, against, config) if against else []
+        remarks += _compare(verification, bootstrap, command_config) if bootstrap else []
+        remarks += _read_again(verification, against, command_config, config) if against else []
     if as_json:
         _print_json(verification, remarks)
     else:
@@ -63,7 +64,9 @@ def command(
         raise typer.Exit(1 if verification.problems else NOT_SHOWN)
 
 
-def _read_again(verification: Found, bootstrap: str, config: str | None) -> list[str]:
+def _read_again(
+    verification: Found, bootstrap: str, command_config: str | None, config: str | None
+) -> list[str]:
     """Compares the archive with the topics, message by message.
 
     Problems are added to ``verification``; offsets that the topics explain are taken out of it. Returns the remarks.
@@ -79,7 +82,15 @@ def _read_again(verification: Found, bootstrap: str, config: str | None) -> list
     from blumfeld_sink_spark.spark.topics.fetch import read_range
 
     names = sorted({topic for topic, _ in verification.covered})
-    given = settings.load(config, {"bootstrap": bootstrap, "topics": names, "topic_pattern": ""})
+    given = settings.load(
+        config,
+        {
+            "bootstrap": bootstrap,
+            "command_config": command_config,
+            "topics": names,
+            "topic_pattern": "",
+        },
+    )
     earliest: dict[tuple[str, int], int] = {}
     latest: dict[tuple[str, int], int] = {}
     for name in names:
@@ -106,14 +117,15 @@ def _read_again(verification: Found, bootstrap: str, config: str | None) -> list
     return [*compared.remarks, same]
 
 
-def _compare(verification: Found, bootstrap: str) -> list[str]:
+def _compare(verification: Found, bootstrap: str, command_config: str | None) -> list[str]:
     """Compares the archive's offsets with the broker's. Problems are added to ``verification``; returns the remarks."""
+    from blumfeld_sink_spark import settings
     from blumfeld_sink_spark.ledger.checking.verify import against_broker
-    from blumfeld_sink_spark.settings import ArchiveSettings
     from blumfeld_sink_spark.spark.topics.client import Topics
 
     names = tuple(sorted({topic for topic, _ in verification.covered}))
-    topics = Topics(ArchiveSettings(bootstrap=bootstrap, topics=names))
+    given = {"bootstrap": bootstrap, "command_config": command_config, "topics": names}
+    topics = Topics(settings.load(None, given))
     places = topics.places()
     lines = list(against_broker(verification.covered, topics.earliest(places), topics.latest(places)))
     verification.problems += [line for wrong, line in lines if wrong]

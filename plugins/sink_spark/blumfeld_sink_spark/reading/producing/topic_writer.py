@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from blumfeld_sink_spark.errors import ArchiveError
+from blumfeld_sink_spark.logins import for_librdkafka, not_let_in
 from blumfeld_sink_spark.reading.producing.pace import LONGEST_WAIT_S, Pace
 
 ANSWER_S = 10.0
@@ -31,7 +32,12 @@ def _library() -> Any:
 
 def _client_config(bootstrap: str, kafka: Mapping[str, str]) -> dict[str, Any]:
     # Level 0: librdkafka prints each failed connection otherwise, and a failure reaches us as an error anyway.
-    return {"bootstrap.servers": bootstrap, "log_level": 0, "client.id": "blumfeld-archive", **kafka}
+    return {
+        "bootstrap.servers": bootstrap,
+        "log_level": 0,
+        "client.id": "blumfeld-archive",
+        **for_librdkafka(kafka),
+    }
 
 
 class Topic:
@@ -63,7 +69,9 @@ class Topic:
                 timeout=self._answer_s
             ).topics  # all topics: a request that names one may create it (auto.create.topics.enable)
         except self._lib.KafkaException as error:
-            raise ArchiveError(f"no broker answers at {self.bootstrap} ({error.args[0].str()})") from error
+            reason = not_let_in(self.bootstrap, self._kafka)
+            told = reason or f"no broker answers at {self.bootstrap} ({error.args[0].str()})"
+            raise ArchiveError(told) from error
         return len(known[self.name].partitions) if self.name in known else 0
 
     def make(self, partitions: int, config: Mapping[str, str] = KEEP_FOREVER) -> None:

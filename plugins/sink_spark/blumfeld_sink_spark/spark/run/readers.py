@@ -13,6 +13,7 @@ import msgspec
 import pyspark
 
 from blumfeld_sink_spark.errors import ArchiveError, SettingsError
+from blumfeld_sink_spark.logins import for_java
 from blumfeld_sink_spark.settings import ArchiveSettings
 from blumfeld_sink_spark.spark.checkpoint import Identity
 from blumfeld_sink_spark.spark.runtime.jars import NEEDED, Jars, version
@@ -142,7 +143,7 @@ def _jvm_options(settings: ArchiveSettings, starting: str) -> dict[str, str]:
         "failOnDataLoss": str(settings.fail_on_data_loss).lower(),
         "includeHeaders": str(settings.with_headers).lower(),
         "startingOffsets": starting,
-        **{f"kafka.{key}": value for key, value in settings.kafka.items()},
+        **{f"kafka.{key}": value for key, value in for_java(settings.kafka).items()},
     }
     if settings.topics:
         options["subscribe"] = ",".join(settings.topics)

@@ -12,6 +12,7 @@ import attrs
 
 from blumfeld.wire.errors import is_retriable
 from blumfeld_sink_spark.errors import ArchiveError, AwayError, SettingsError
+from blumfeld_sink_spark.logins import for_librdkafka, not_let_in
 from blumfeld_sink_spark.settings import ArchiveSettings
 from blumfeld_sink_spark.spark.topics import offset_plans
 from blumfeld_sink_spark.spark.topics.offset_plans import Offsets, Place, Position
@@ -25,8 +26,6 @@ RETRY_S = 0.2
 JAVA_ONLY = frozenset({"default.api.timeout.ms", "max.poll.records", "receive.buffer.bytes", "group.id"})
 """Client settings that aren't passed to librdkafka: it doesn't have them, or the archive sets them itself."""
 
-_JAAS = re.compile(r'(username|password)\s*=\s*"([^"]*)"')
-
 
 def patience_s(settings: ArchiveSettings) -> float:
     """Returns the time that a broker has for an answer while an archive runs: Kafka's ``default.api.timeout.ms``."""
@@ -34,14 +33,12 @@ def patience_s(settings: ArchiveSettings) -> float:
 
 
 def client_config(settings: ArchiveSettings) -> dict[str, Any]:
-    """Returns librdkafka's configuration. User and password of Java's ``sasl.jaas.config`` become ``sasl.*`` keys."""
-    config: dict[str, Any] = {"bootstrap.servers": settings.bootstrap, "log_level": 0}
-    for key, value in settings.kafka.items():
-        if key == "sasl.jaas.config":
-            config.update({f"sasl.{name}": text for name, text in _JAAS.findall(value)})
-        elif key not in JAVA_ONLY:
-            config[key] = value
-    return config
+    """Returns librdkafka's configuration. Java's keys of TLS and SASL become its own.
+
+    :raises SettingsError: a key of TLS or SASL can't be used, or has no effect
+    """
+    kafka = {key: value for key, value in settings.kafka.items() if key not in JAVA_ONLY}
+    return {"bootstrap.servers": settings.bootstrap, "log_level": 0, **for_librdkafka(kafka)}
 
 
 @attrs.frozen
@@ -193,6 +190,8 @@ class Topics:
 
     def _told(self, error: Any) -> ArchiveError:
         if passing(error):
+            if (reason := not_let_in(self._settings.bootstrap, self._settings.kafka)) is not None:
+                return AwayError(f"{reason}; waited {self._patience_s:g} s")
             return AwayError(
                 f"{self._settings.bootstrap} doesn't answer ({error.str()}); waited {self._patience_s:g} s. "
                 "Is the broker up, and is this its address?"
