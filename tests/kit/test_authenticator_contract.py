@@ -16,6 +16,7 @@ pytest.importorskip("joserfc")
 from joserfc import jwt
 from joserfc.jwk import ECKey
 
+from blumfeld.client.security.sasl import BEARER_ERROR_READ, bearer_message
 from blumfeld.client.security.scram import SHA_256, SHA_512, ScramClient, ScramMechanism
 from blumfeld.config.values import BrokerConfig
 from blumfeld.spi.completion import Completion
@@ -24,7 +25,6 @@ from blumfeld.spi.security import Mechanisms, Stepped
 from blumfeld.wire.errors import BrokerError, ErrorCode
 from blumfeld_kit.authenticator_contract import AuthenticatorContract, Client
 from blumfeld_kit.fakes.runtime import EPOCH_MS, FakeRuntime
-from blumfeld_security.exchanges.oauthbearer import ERROR_READ, bearer_message
 from blumfeld_security.exchanges.passwords import PasswordHash
 from blumfeld_security.exchanges.scram import credential_of
 from blumfeld_security.options import Options
@@ -138,7 +138,7 @@ class TestOauthbearer(Own):
 
     def client(self, runtime: FakeRuntime, user: str, password: str) -> Client:
         if (yield bearer_message(password)):
-            yield ERROR_READ
+            yield BEARER_ERROR_READ
 
 
 class TestOauthbearerThatHasEnded(TestOauthbearer):
@@ -307,7 +307,7 @@ class TalksBefore(Tags):
         right = super().step(runtime)
 
         def step(token: bytes) -> Stepped:
-            if token == ERROR_READ:
+            if token == BEARER_ERROR_READ:
                 raise refused()
             try:
                 return right(token)  # type: ignore[no-any-return]
@@ -318,7 +318,7 @@ class TalksBefore(Tags):
 
     def client(self, runtime: FakeRuntime, user: str, password: str) -> Client:
         if (yield f"{user}:{password}".encode()):
-            yield ERROR_READ
+            yield BEARER_ERROR_READ
 
 
 @pytest.mark.parametrize(
