@@ -41,6 +41,8 @@ COLUMNS = 6
 """Columns that ConsoleConsumer is told to print of a record."""
 JVM_S = 120.0
 """Time that a tool may take: a JVM starts in seconds, on a busy machine in half a minute."""
+REQUEST_S = 30.0
+"""The Java client's own time for a request. ConsoleProducer's is 1.5 s: on a busy machine it sent records twice."""
 BLOCKED_S = 25.0
 """Longest wait of a record for a broker. Each has its own: a check with a wrong login sends three."""
 NOT_SENT = "ErrorLoggingCallback"
@@ -90,6 +92,7 @@ class JavaTools(Client):
         options = ["--topic", topic, "--compression-codec", how.codec, "--request-required-acks", how.acks]
         options += ["--command-property", f"enable.idempotence={str(how.idempotent).lower()}"]
         options += ["--max-block-ms", str(int(BLOCKED_S * 1000))]
+        options += ["--request-timeout-ms", str(int(REQUEST_S * 1000))]
         for name, value in (
             ("parse.key", "true"),
             ("parse.headers", "true"),

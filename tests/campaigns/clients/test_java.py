@@ -29,7 +29,7 @@ RECORD = SEPARATOR.join(
 def client(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> JavaTools:
     """It runs a script that prints ``said``, and ends with status 0."""
     script = tmp_path / "peer"
-    script.write_text(f"#!/bin/sh\ncat >/dev/null\ncat {tmp_path / 'said'}\n")
+    script.write_text(f"#!/bin/sh\necho $* > {tmp_path / 'asked'}\ncat >/dev/null\ncat {tmp_path / 'said'}\n")
     script.chmod(0o755)
     monkeypatch.setenv(PEER_VARIABLE, str(script))
     return JavaTools("127.0.0.1:1")
@@ -42,6 +42,7 @@ def test_a_producer_whose_records_are_not_taken_fails_in_the_words_of_its_log(
     samples = numbered_samples(1, 1)
     (tmp_path / "said").write_text(RETRIED)
     client.produce("t", samples)
+    assert "--request-timeout-ms 30000 " in (tmp_path / "asked").read_text()
     (tmp_path / "said").write_text(REFUSED)
     with pytest.raises(CheckFailed) as failure:
         client.produce("t", samples)
