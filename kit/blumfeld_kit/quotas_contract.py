@@ -128,10 +128,15 @@ class QuotasContract:
 
     @pytest.mark.parametrize("key", [PRODUCED, REQUEST])
     def test_a_produce_of_a_client_with_a_limit_counts(self, quotas: ClientQuotas, key: str) -> None:
-        """A limit of bytes or of time. The broker asks for nothing else where it counts for none."""
+        """A limit of bytes or of time. The broker asks for nothing else where it counts for none, and remembers that
+        until the generation is another one."""
         self._needs(key)
         assert quotas.limits_produce(ALICE, CLIENT) is False
+        before = quotas.generation
+        assert quotas.limits_produce(ALICE, CLIENT) is False
+        assert quotas.generation == before, "asking changes the generation: nothing would be remembered"
         self.limit(quotas, key, 1_000.0, user=ALICE)
+        assert quotas.generation != before, "a limit came, and the generation is the same"
         assert quotas.limits_produce(ALICE, CLIENT) is True
         assert quotas.limits_produce(BOB, CLIENT) is False
 

@@ -73,6 +73,22 @@ class Forgets(Limited):
         return False
 
 
+class Steady(Limited):
+    """Says that nothing has changed."""
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name != "generation" or not hasattr(self, name):
+            super().__setattr__(name, value)
+
+
+class Restless(Limited):
+    """Says that all has changed whenever it is asked."""
+
+    def limits_produce(self, user: str, client_id: str) -> bool:
+        self.generation += 1
+        return super().limits_produce(user, client_id)
+
+
 class Agrees(Limited):
     """Lets every Produce request be."""
 
@@ -107,6 +123,8 @@ RATE = (100_000.0, 5_000, 100_000.0)
         (Empty, "test_a_fetch_may_always_have_some_bytes", ()),
         (Empty, "test_without_a_limit_nobody_waits", ()),
         (Forgets, "test_a_produce_of_a_client_with_a_limit_counts", (PRODUCED,)),
+        (Steady, "test_a_produce_of_a_client_with_a_limit_counts", (PRODUCED,)),
+        (Restless, "test_a_produce_of_a_client_with_a_limit_counts", (PRODUCED,)),
         (Grudge, "test_a_client_that_rests_is_served_again", ()),
         (Open, "test_an_address_opens_connections_at_its_rate", ()),
         (Agrees, "test_a_produce_that_may_be_is_told_no_wait_and_asking_counts_nothing", ()),

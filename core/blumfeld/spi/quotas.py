@@ -14,6 +14,10 @@ class ClientQuotas(Protocol):
     broker says it in the answer's ``throttle_time_ms``, and reads nothing from the connection for so long (KIP-219).
     """
 
+    generation: int
+    """Changes before :meth:`limits_produce` may answer otherwise than before: with each quota that is set, changed or
+    removed. The broker remembers the answer for a connection until then."""
+
     def limits_produce(self, user: str, client_id: str) -> bool:
         """Whether a Produce request of this client counts for any quota, of bytes or of time."""
         ...

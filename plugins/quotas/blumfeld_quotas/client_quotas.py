@@ -45,6 +45,7 @@ class ClientQuotas:
             config.int("controller.quota.window.size.seconds"),
         )
         self._mutation_burst_s = float(samples * sample_s)
+        self.generation = 0
         self._quotas: Quotas = {}
         self._limits: dict[tuple[str, str, str], Limit | None] = {}
         """(key, user, client id) → its limit, for :attr:`_quotas`."""
@@ -142,6 +143,7 @@ class ClientQuotas:
 
     def _step(self, image: ClusterImage, delta: ImageDelta) -> None:
         if delta.first or SECTION in delta.section_records:
+            self.generation += 1
             self._quotas = image.section(SECTION)
             self._limits.clear()
             self._producing.clear()

@@ -177,6 +177,45 @@ def test_a_client_without_a_quota_never_waits(limited: Limited) -> None:
         assert limited.produce(50_000).throttle_time_ms == 0
 
 
+def test_a_connection_asks_once_whether_its_client_has_a_quota(
+    limited: Limited, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And again after each change of a quota."""
+    asked: list[str] = []
+    limits_produce = limited.quotas.limits_produce
+
+    def noted(user: str, client_id: str) -> bool:
+        asked.append(client_id)
+        return limits_produce(user, client_id)
+
+    monkeypatch.setattr(limited.quotas, "limits_produce", noted)
+    for _ in range(3):
+        limited.produce(10)
+    assert asked == ["c"]
+    limited.surroundings.set("producer_byte_rate", 10, ("client-id", "other"))
+    for _ in range(3):
+        limited.produce(10)
+    assert asked == ["c", "c"]
+
+
+@pytest.mark.parametrize(("free", "counted"), [("", "c"), ("c", ""), ("c", "cc"), ("cc", "c")])
+def test_client_ids_that_share_a_connection_are_told_apart(limited: Limited, free: str, counted: str) -> None:
+    limited.surroundings.set("producer_byte_rate", 1_000, ("client-id", counted))
+    for _ in range(2):
+        assert limited.produce(100, free).throttle_time_ms == 0
+        limited.produce(100, counted)
+    assert 200 < limited.quotas.counted["producer_byte_rate"] < 500
+
+
+def test_a_connection_that_logs_in_anew_is_another_client(limited: Limited) -> None:
+    limited.surroundings.set("producer_byte_rate", 1_000, ("user", "alice"))
+    limited.login("bob")
+    limited.produce(500)
+    limited.login("alice")
+    limited.produce(500)
+    assert 500 < limited.quotas.counted["producer_byte_rate"] < 700
+
+
 def test_a_quota_of_a_user_is_shared_by_all_its_client_ids(limited: Limited) -> None:
     limited.surroundings.set("producer_byte_rate", 1_000, ("user", "alice"))
     limited.login("alice")

@@ -13,6 +13,8 @@ ALLOWED_MAX = 1_000
 """Verdicts that a connection remembers."""
 HEADER_BYTES = 10
 """Bytes of a request's header before the client id."""
+CLIENT_ID_AT = 8
+"""Place of the client id with its length in a request's header."""
 
 
 class ConnectionState:
@@ -25,6 +27,8 @@ class ConnectionState:
         "generation",
         "gone",
         "principal",
+        "unlimited",
+        "unlimited_id",
         "when_gone",
     )
 
@@ -41,11 +45,17 @@ class ConnectionState:
         """What the authorizer allowed the principal in this generation: (operation, resource type, name)."""
         self.generation = -1
         """The authorizer's generation of :attr:`allowed`."""
+        self.unlimited: int | None = None
+        """The quotas' generation in which Produce requests of the principal under :attr:`unlimited_id` count for no
+        quota; ``None``: not known of any."""
+        self.unlimited_id = b""
+        """A client id as it stands in a request's header, with its length."""
 
     def log_in(self, principal: Principal) -> None:
         """Take another principal: what the former one was allowed says nothing about it."""
         self.principal = principal
         self.allowed.clear()
+        self.unlimited = None
 
     def authorize(
         self, authorizer: Authorizer, host: str, operation: str, resource_type: str, name: str, quiet: bool
@@ -191,3 +201,9 @@ def client_id_of(frame: memoryview, state: ConnectionState) -> str:
             raise DecodeError(f"client id: {error}") from None
         state.client_id_bytes = data
     return state.client_id
+
+
+def client_id_field(frame: memoryview) -> bytes:
+    """Returns the client id of a request's header with its length, where :func:`client_id_of` could read it."""
+    length = (frame[8] << 8) + frame[9]
+    return bytes(frame[CLIENT_ID_AT : HEADER_BYTES + (length if length < 0x8000 else 0)])

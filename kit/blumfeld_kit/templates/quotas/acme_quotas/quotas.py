@@ -12,6 +12,8 @@ class AcmeQuotas:
     """``ClientQuotas``. Asked at each request, on the broker's loop: it must not block."""
 
     def __init__(self) -> None:
+        self.generation = 0
+        """Another one with every limit: the broker remembers what ``limits_produce`` said until then."""
         self._rates: dict[tuple[str, str], float] = {}
         """(key, user) → so much a second. A key is Kafka's: ``producer_byte_rate``."""
         self._paid_ms: dict[tuple[str, str], float] = {}
@@ -20,6 +22,7 @@ class AcmeQuotas:
     def limit(self, key: str, user: str, rate: float) -> None:
         """Limit a user, or an address."""
         self._rates[key, user] = rate
+        self.generation += 1
 
     def limits_produce(self, user: str, client_id: str) -> bool:
         """Return whether a Produce request of this client counts. WRITE HERE: also for ``request_percentage``."""
