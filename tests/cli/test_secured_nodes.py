@@ -95,3 +95,37 @@ def test_a_supervisor_that_is_not_let_in_says_why(nodes: Nodes) -> None:
     said = "".join(nodes.said)
     assert "the quorum's leader isn't known" in said, said
     assert "login of 'admin' by PLAIN: the server refuses: Authentication failed" in said, said
+
+
+def test_a_secured_cluster_for_experiments_is_looked_at_and_stopped(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    files, directory = Secured(tmp_path), str(tmp_path / "cluster")
+    manifest = files.manifest_file(free_port(adjacent=22), nodes=3)
+    config = files.properties(sasl_mechanism="PLAIN", sasl_jaas_config=None, **files.plain_login())
+    login = ["--command-config", config]
+
+    def cluster(*arguments: str) -> tuple[int, str, str]:
+        status = run_app(["cluster", *arguments, "--dir", directory])
+        return status, *capsys.readouterr()
+
+    status, out, err = cluster("up", "--manifest", manifest)
+    try:
+        assert status == 0, err
+        status, out, err = cluster("up", *login)
+        assert (status, err) == (0, ""), err
+        status, out, err = cluster("up")
+        assert (status, "may want TLS or a login" in err) == (1, True), err
+        status, out, err = cluster("status", "--json", *login)
+        told = json.loads(out)
+        assert [(node["answers"], node["place"]["leader"]) for node in told["nodes"]] == [
+            (True, told["quorum"]["leader"])
+        ] * 3
+        assert cluster("kill", "1")[0] == 0
+        status, out, err = cluster("status", "--json", *login)
+        assert [node["answers"] for node in json.loads(out)["nodes"]] == [False, True, True]
+        status, out, err = cluster("status")
+        assert (status, "may want TLS or a login" in err) == (1, True), err
+    finally:
+        status, out, err = cluster("stop", *login)
+    assert (status, err) == (0, ""), err
