@@ -604,7 +604,10 @@ class ParkedFetch(Completion[FetchResponse]):
         """Read what moved. If it isn't enough after all, wait on with an exact count."""
         attempt, reader = self._attempt, self._reader
         try:
-            self._again()
+            if reader.context.rights_generation != self._rights_generation:
+                self._again()
+            else:
+                attempt.again(reader)  # without a call in between, because each long poll comes here
             if not attempt.enough(reader):
                 attempt.release()
                 if reader.bytes_min > 1:

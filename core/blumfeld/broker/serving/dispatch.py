@@ -14,7 +14,13 @@ from types import GeneratorType
 from typing import TYPE_CHECKING, Any, Protocol
 
 from blumfeld.broker.serving.counts import ApiCounts, NodeMetrics
-from blumfeld.broker.serving.request import HEADER_BYTES, ConnectionState, Request, client_id_of
+from blumfeld.broker.serving.request import (
+    HEADER_BYTES,
+    AuthorizedRequest,
+    ConnectionState,
+    Request,
+    client_id_of,
+)
 from blumfeld.spi.completion import Completion, Steps
 from blumfeld.spi.context import ApiHandler, NoAnswer, Principal
 from blumfeld.spi.defects import place_of
@@ -100,6 +106,7 @@ class Dispatcher:
         self.events = events
         self.metrics = metrics
         self.authorizer = authorizer
+        self.context_class = Request if authorizer is None else AuthorizedRequest
         self.observing = observing
         self.limiting = limiting
         self.monotonic_ms = runtime.monotonic_ms
@@ -258,7 +265,7 @@ class Route:
         except DecodeError as error:
             self.unreadable(exchange, error)
             return
-        context = Request(
+        context = dispatcher.context_class(
             exchange,
             self._handler.key,
             self.version,

@@ -101,6 +101,9 @@ class Request:
         "throttle_ms",
     )
 
+    rights_generation: int = 0
+    """As ``RequestContext.rights_generation``. Without an authorizer no right changes. No property, because each fetch
+    that waits looks twice, which was 1.5 % of its instructions."""
     listener: Listener
     peer_host: str
     peer_port: int
@@ -149,11 +152,6 @@ class Request:
         """As ``RequestContext.set_principal``."""
         self._state.log_in(principal)
 
-    @property
-    def rights_generation(self) -> int:
-        """As ``RequestContext.rights_generation``."""
-        return 0 if self._authorizer is None else self._authorizer.generation
-
     def authorize(self, operation: str, resource_type: str, name: str, *, quiet: bool = False) -> bool:
         """As ``RequestContext.authorize``. Without an authorizer everything is allowed."""
         if self._authorizer is None:
@@ -181,6 +179,18 @@ class Request:
     def when_gone(self, callback: Callable[[], None] | None) -> None:
         """As ``RequestContext.when_gone``."""
         self._state.when_gone = callback
+
+
+class AuthorizedRequest(Request):
+    """The context of one request in a build with an authorizer."""
+
+    __slots__ = ()
+
+    @property
+    def rights_generation(self) -> int:  # type: ignore[override]
+        """As ``RequestContext.rights_generation``."""
+        assert self._authorizer is not None
+        return self._authorizer.generation
 
 
 def client_id_of(frame: memoryview, state: ConnectionState) -> str:
