@@ -111,7 +111,7 @@ class Secured:
         """The keys of the administrator's login by PLAIN, as librdkafka spells them."""
         return {"sasl_username": ADMIN, "sasl_password": password_of(ADMIN)}
 
-    def properties(self, name: str = "client.properties", **changed: str | None) -> str:
+    def properties(self, name: str = "client.properties", /, **changed: str | None) -> str:
         """Write a file of ``--command-config`` and return its path.
 
         :param changed: key, with ``_`` for its dots → value; ``None`` leaves it out
