@@ -149,6 +149,8 @@ def test_a_user_without_rights_is_told_so(target: Target, capsys: pytest.Capture
     config = target.files.properties("alice.properties", sasl_jaas_config=jaas)
     assert ask("plan", target.secured, config) == 2
     assert "not authorised" in capsys.readouterr().err
+    assert ask("cluster", target.secured, config) == 0
+    assert "this user may not Describe the cluster: its quorum" in capsys.readouterr().err
 
 
 def test_a_plan_of_a_manifest_takes_no_login(target: Target, capsys: pytest.CaptureFixture[str]) -> None:

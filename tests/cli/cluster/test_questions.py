@@ -137,6 +137,7 @@ def test_a_node_says_all_that_it_knows(serve: Serve) -> None:
     connections = serve({1: BROKER, 101: CONTROLLER})
     (answers,) = asyncio.run(ask_all([node(1)]))
     assert answers.quorum is not None
+    assert answers.quorum.quorum is not None
     assert (answers.quorum.quorum.leader_id, answers.place, answers.lag) == (2, Place(7, -1), 3)
     assert answers.known == KnownMetadata(40, METADATA)
     assert all(connection.is_closed for connection in connections)

@@ -195,6 +195,8 @@ def status(
         if not answers:
             _check_let_in(alive, security)
         view = joined(state, answers)
+        if any(answer.quorum is not None and answer.quorum.quorum is None for answer in answers):
+            _complain("this user may not Describe the cluster: its quorum and the brokers' lag aren't shown")
     if as_json:
         typer.echo(json.dumps(msgspec.to_builtins(view)))
         return

@@ -19,6 +19,7 @@ from blumfeld.client.errors import NoCommonVersionError, NotSecuredError, NotSer
 from blumfeld.client.security.command_config import PLAINTEXT, ClientSecurity
 from blumfeld.client.versions import SPOKEN
 from blumfeld.spi.internal_topics import CLUSTER_METADATA_TOPIC, CLUSTER_METADATA_TOPIC_ID
+from blumfeld.wire.errors import ErrorCode
 from blumfeld.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from blumfeld.wire.messages.describe_log_dirs import DescribeLogDirsRequest, DescribeLogDirsResponse
 from blumfeld.wire.messages.describe_quorum import (
@@ -166,13 +167,17 @@ class KnownQuorum(NamedTuple):
     """The quorum as its leader told at this wall-clock time. Other nodes may answer seconds later, or not at all."""
 
     at_ms: int
-    quorum: ResponsePartitionData
+    quorum: ResponsePartitionData | None
+    """``None`` where this client may not Describe the cluster."""
 
 
 async def known_quorum(connection: AsyncioConnection) -> KnownQuorum | None:
     """Return what :func:`described_quorum` returns, and when it came."""
-    quorum = await described_quorum(connection)
-    return None if quorum is None else KnownQuorum(time.time_ns() // 1_000_000, quorum)
+    answer = await quorum_answer(connection)
+    quorum = quorum_in(answer)
+    if quorum is None and answer.error_code != ErrorCode.CLUSTER_AUTHORIZATION_FAILED:
+        return None
+    return KnownQuorum(time.time_ns() // 1_000_000, quorum)
 
 
 class KnownMetadata(NamedTuple):
@@ -258,17 +263,19 @@ async def _nothing() -> None:
 
 def joined(state: ClusterState, answers: Sequence[Answers]) -> ClusterView:
     """Return the cluster's state. Of answers that differ, the newest epoch and the newest metadata count."""
-    quorums = [answer.quorum for answer in answers if answer.quorum is not None]
-    known = max(
-        quorums, key=lambda quorum: (quorum.quorum.leader_epoch, quorum.quorum.high_watermark), default=None
-    )
+    quorums = [
+        (answer.quorum.quorum, answer.quorum.at_ms)
+        for answer in answers
+        if answer.quorum is not None and answer.quorum.quorum is not None
+    ]
+    known = max(quorums, key=lambda known: (known[0].leader_epoch, known[0].high_watermark), default=None)
     metadatas = [answer.known for answer in answers if answer.known is not None]
     newest = max(metadatas, key=lambda metadata: metadata.offset, default=None)
     return cluster_view(
         state.nodes,
         {node.id: state_of(node) for node in state.nodes},
         [answer.node_id for answer in answers],
-        None if known is None else quorum_view(known.quorum, known.at_ms),
+        None if known is None else quorum_view(*known),
         None if newest is None else newest.metadata,
         {answer.node_id: answer.lag for answer in answers if answer.lag is not None},
         state.cuts,
