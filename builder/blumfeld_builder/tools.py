@@ -107,6 +107,7 @@ def environment() -> dict[str, str]:
         "PIP_DISABLE_PIP_VERSION_CHECK": "1",
         "PIP_NO_INPUT": "1",
         "LC_ALL": "C.UTF-8",
+        "PEX_IGNORE_RCFILES": "1",
         "PYTHONHASHSEED": "0",
         "PYTHONDONTWRITEBYTECODE": "1",
         "SOURCE_DATE_EPOCH": str(TIMES),

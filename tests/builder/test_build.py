@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.builder.fakes import ROLES, make_workshop
+from tests.builder.fakes import ROLES, make_workshop, write_plugin
 
 UNREACHABLE = "http://127.0.0.1:1/simple"
 FILES = {
@@ -59,10 +59,13 @@ def digests(folder: Path) -> dict[str, str]:
 
 @pytest.fixture(scope="module")
 def workshop(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with a manifest, its wheels, and a build in ``out``."""
+    """A folder with a manifest, its wheels, and a build in ``out``, by a user whose settings of pex bring a plug-in."""
     folder = tmp_path_factory.mktemp("workshop")
     make_workshop(folder)
-    run_build(folder, "broker.toml", "--out", "out")
+    home = tmp_path_factory.mktemp("home")
+    write_plugin(home, "evil", "evil")
+    (home / ".pexrc").write_text(f"PEX_UNZIP=1\nPEX_EXTRA_SYS_PATH={home / 'evil-0.1.0-py3-none-any.whl'}\n")
+    run_build(folder, "broker.toml", "--out", "out", HOME=str(home))
     return folder
 
 

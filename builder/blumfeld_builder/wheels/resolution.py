@@ -8,7 +8,7 @@ import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
-from urllib.parse import unquote, urlsplit
+from urllib.parse import unquote, unquote_to_bytes, urlsplit
 
 from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel_filename
 
@@ -71,7 +71,7 @@ def _fetched(installed: Sequence[Any], target: Target, work: str, source: str) -
     downloaded = download(origins, target, work)
     for item in installed:
         url = item["download_info"]["url"]
-        path = downloaded.get(url) or unquote(urlsplit(url).path)
+        path = downloaded.get(url) or os.fsdecode(unquote_to_bytes(urlsplit(url).path))
         try:
             yield read_wheel(path, url if url in downloaded else None)
         except NotAWheel as error:
