@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import tempfile
 import tomllib
 from collections.abc import Iterator, Sequence
 from importlib.metadata import PackageNotFoundError, version
@@ -98,8 +99,9 @@ def _built(
     folder = os.path.join(work, "built")
     for at, entry, path in sources:
         isolated = supply.options if not _has_backend(path) else ("--no-build-isolation", "--no-index")
+        command = ("wheel", "--quiet", "--no-deps", *isolated, "-w", folder, path)
         try:
-            run_module("pip", "wheel", "--quiet", "--no-deps", *isolated, "-w", folder, path, cwd=work)
+            run_module("pip", *command, cwd=work, env=_setuptools_elsewhere(work))
         except ToolFailed as failed:
             mistake = f"{shown(entry)}, of which no wheel can be built: {_cause(failed.said.error)}"
             faults.add(
@@ -107,6 +109,18 @@ def _built(
             )
     if sources and os.path.isdir(folder):
         yield folder
+
+
+def _setuptools_elsewhere(work: str) -> dict[str, str]:
+    """Returns the variables that let setuptools write to a new folder in ``work``.
+
+    It would write beside the sources, and put into the wheel what earlier builds left there: modules that are gone.
+    """
+    folder = tempfile.mkdtemp(prefix="setuptools-", dir=work)
+    path = os.path.join(folder, "places.cfg")
+    with open(path, "w", encoding="utf-8") as file:
+        file.write(f"[build]\nbuild_base = {folder}\n[egg_info]\negg_base = {folder}\n")
+    return {"DIST_EXTRA_CONFIG": path}
 
 
 def _cause(complaint: str) -> str:
