@@ -36,7 +36,8 @@ def whole_folder(out: str) -> Iterator[str]:
         shutil.rmtree(folder, ignore_errors=True)
         if error.filename2 == out:  # another build was faster
             raise _is_there(out) from None
-        where = str(error.filename or out)
+        # Without a name it came from a write, here or in the folder for temporary files.
+        where = str(error.filename or f"{out}, or {tempfile.gettempdir()} for temporary files")
         if os.path.isabs(where) and not where.startswith((folder, out)):  # such as a file of the base
             raise ManifestError(where, [Problem("", _reason(error))]) from None
         allowed = "a folder on a disk with room, at a path at which nothing is yet"

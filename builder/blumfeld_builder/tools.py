@@ -27,6 +27,9 @@ TIMES = 315532800
 """The time of all files that are written: 1980, where the times of a zip begin."""
 
 
+TRACEBACK = "Traceback (most recent call last)"
+
+
 class Said(NamedTuple):
     """What a program printed."""
 
@@ -35,10 +38,12 @@ class Said(NamedTuple):
 
 
 class ToolFailed(Exception):  # noqa: N818 - reads as what happened
-    """A tool ended with an error; ``said`` is what it printed."""
+    """A tool ended with an error; ``said`` is what it printed. Of a traceback the message has the last line."""
 
     def __init__(self, tool: str, said: Said) -> None:
-        super().__init__(f"{tool} failed: {said.error or said.output}")
+        text = said.error or said.output
+        reason = text.splitlines()[-1] if TRACEBACK in text else text
+        super().__init__(f"{tool} failed: {reason}")
         self.said = said
 
 

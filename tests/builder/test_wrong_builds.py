@@ -9,6 +9,7 @@ import errno
 import os
 import re
 import shutil
+import tempfile
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -20,6 +21,7 @@ from blumfeld.plugging.errors import ManifestError
 from blumfeld_builder import build as steps
 from blumfeld_builder.build import Request, build
 from blumfeld_builder.out import whole_folder
+from blumfeld_builder.tools import Said, ToolFailed
 from blumfeld_builder.wheels.lock import lock_text
 from tests.builder.fakes import make_workshop, write_plugin, write_wheel
 from tests.trace_files import check_trace
@@ -274,6 +276,22 @@ def test_a_full_disk_is_told(enter: Callable[[str], Path], monkeypatch: pytest.M
         "--out: found blumfeld-0.1.0-py3-none-any.whl: no space left on device; allowed: a folder on a disk with room, "
         "at a path at which nothing is yet"
     ]
+
+
+def test_a_write_that_fails_may_have_been_to_either_disk(
+    enter: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(shutil, "copyfile", full)
+    [line] = complaint(enter("either"))
+    assert f"FOLDER/out, or {tempfile.gettempdir()} for temporary files: no space left on device" in line
+
+
+def test_of_a_tools_traceback_the_last_line_is_told() -> None:
+    said = Said("", "Traceback (most recent call last):\n  File x\nOSError: no space")
+    assert str(ToolFailed("pex", said)) == "pex failed: OSError: no space"
 
 
 def test_a_file_of_elsewhere_that_cannot_be_read_is_no_fault_of_out(
