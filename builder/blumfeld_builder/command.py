@@ -12,6 +12,8 @@ from blumfeld.plugging.errors import ManifestError, Problem
 from blumfeld_builder.build import Request, build
 
 BAD_BUILD = 2
+ENDS = (signal.SIGTERM, signal.SIGHUP)
+"""Signals after which a build leaves nothing, as after Ctrl-C. The second one comes when a terminal is closed."""
 
 app = typer.Typer(name="build", add_completion=False)
 
@@ -38,7 +40,7 @@ def build_command(
     ] = None,
 ) -> None:
     """Build a broker that holds what a manifest names: one file, with its lock, bill of materials and plan."""
-    before = signal.signal(signal.SIGTERM, _interrupt)
+    before = {number: signal.signal(number, _interrupt) for number in ENDS if _is_taken(number)}
     try:
         if oci != (base is not None):
             option, other = ("--oci", "--base") if oci else ("--base", "--oci")
@@ -55,13 +57,19 @@ def build_command(
             typer.echo(f"blumfeld build: {line}", err=True)
         raise typer.Exit(BAD_BUILD) from None
     finally:
-        signal.signal(signal.SIGTERM, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)
     for path in sorted(Path(out).iterdir()):
         size = f"{path.stat().st_size / 1e6:.1f} MB" if path.is_file() else ""
         typer.echo(f"{path}  {size}".rstrip())
     if secrets:
         line = f"the artefact holds {', '.join(secrets)} of the manifest: whoever may read it reads these secrets"
         typer.echo(f"blumfeld build: warning: {line}", err=True)
+
+
+def _is_taken(number: signal.Signals) -> bool:
+    """Whether the signal means this process: nohup has SIGHUP ignored."""
+    return signal.getsignal(number) is not signal.SIG_IGN
 
 
 def _interrupt(*_: Any) -> NoReturn:

@@ -41,6 +41,6 @@ def ask(path: str, *arguments: str, source: str, work: str, target: Target) -> s
     """
     env = {"PEX_ROOT": os.path.join(work, "unpacked"), "PEX_PYTHON": target.executable}
     try:
-        return run_program([path, *arguments], FILE, cwd=work, env=env).output
+        return run_program(["/bin/sh", path, *arguments], FILE, cwd=work, env=env).output
     except ToolFailed as failed:
         raise complaint(failed.said, source) from None
