@@ -2,11 +2,13 @@
 
 ``make wheels`` comes before it: the builds take their wheels from dist/, and no network. Each artefact is started by
 its own launcher. For its modules it is started once more, by its own interpreter, which prints them when it ends.
+With ``--archive`` the archive is built, too, and its Spark keeps what kcat has written.
 """
 
 from __future__ import annotations
 
 import os
+import re
 import statistics
 import subprocess
 import sys
@@ -26,7 +28,7 @@ from blumfeld.kernel.supervising.derivation import node_manifests
 from blumfeld.plugging.published import PUBLISHED
 from blumfeld.testing.process import LOOPBACK, NodeError, NodeProcess, free_port
 from blumfeld_builder.wheels.requirements import plugins_of
-from campaigns import figures
+from campaigns import artefacts, figures
 from campaigns.clients.access import Access
 from campaigns.clients.client import Client, NotOffered
 from campaigns.clients.confluent import ConfluentKafka
@@ -38,9 +40,10 @@ from campaigns.terminal import console_of, print_wrong, refused
 
 ROOT = Path(__file__).resolve().parents[1]
 BUILDS = ROOT / "examples" / "builds"
-WHEELS = ROOT / "dist"
 BYTES_MAX = {"smallest": 12_000_000}
 """Build → the most bytes that its file may have."""
+ARCHIVE = "archive"
+"""The build that takes minutes: 0.7 GB of wheels."""
 ARCHIVE_SIGN = "pyspark-*.whl"
 """Without this in the folder of wheels the archive can't be built: ``make wheels`` leaves it out."""
 NEVER_LOADED = (
@@ -53,13 +56,16 @@ NEVER_LOADED = (
     "blumfeld_kit",
     "blumfeld_bench",
 )
-"""What no running broker imports."""
+"""What no broker imports that runs and logs nothing."""
 PORTS = 40
 """Ports in a row that a build may take: each node of several has its own ten."""
 IDLE_S = 2.0
 RECORDS = 1000
 RECORD_BYTES = 100
-BUILD_TIMEOUT_S = 900.0
+START_TIMEOUT_S = {ARCHIVE: 300.0}
+"""Build → longest time of its first start, in which it is unpacked; of the others see :class:`NodeProcess`."""
+ASK_TIMEOUT_S = 300.0
+"""Longest time of a command of an artefact, such as one that starts Spark."""
 
 TELLS_MODULES = """
 import sys
@@ -108,12 +114,9 @@ class Build:
         plugins = plugins_of(node_manifests(self.manifest, str(path)))
         self.figures = Figures(self.name, sorted(plugin.name for plugin in plugins))
         self.access = Access()
+        self.artefact = Path()
+        """The file that runs, once it is built."""
         self._launches = 0
-
-    @property
-    def artefact(self) -> Path:
-        """The file that runs."""
-        return self.folder / "out" / "broker.pyz"
 
     @cached_property
     def left_out(self) -> list[str]:
@@ -123,19 +126,10 @@ class Build:
     def build(self) -> None:
         """Build it.
 
-        :raises CheckFailed: it can't be
+        :raises NotBuiltError: it can't be
         """
         began = time.monotonic()
-        command = [sys.executable, "-m", "blumfeld.cli.main", "build", str(self.path)]
-        done = subprocess.run(
-            [*command, "--out", str(self.folder / "out")],
-            capture_output=True,
-            text=True,
-            timeout=BUILD_TIMEOUT_S,
-            check=False,
-        )
-        if done.returncode:
-            raise CheckFailed(done.stderr.strip())
+        self.artefact = artefacts.build(self.path, self.folder / "out")
         self.figures.build_s = time.monotonic() - began
         self.figures.bytes = self.artefact.stat().st_size
         self.figures.wheels = len(list((self.folder / "out" / "wheels").iterdir()))
@@ -155,6 +149,8 @@ class Build:
                     time.sleep(IDLE_S)
                     self.figures.rss_bytes = rss_bytes(node.pid)
                     self.use(node.address, number)
+                    if self.manifest.archive is not None:
+                        self.keep(node.address, self.manifest.archive["topics"][0])
         self.figures.first_start_s, self.figures.start_s = starts[0], statistics.median(starts[1:])
 
     def use(self, bootstrap: str, number: int) -> None:
@@ -171,13 +167,26 @@ class Build:
             if [record.value for record in got] != [sample.value for sample in samples]:
                 raise CheckFailed(f"{client.name} ({client.protocol}) got other records than it wrote")
 
+    def keep(self, bootstrap: str, topic: str) -> None:
+        """Let kcat write to the archive's topic, and the artefact's own Spark put that into files."""
+        samples = numbered_samples(RECORDS, 1, RECORD_BYTES)
+        Kcat(bootstrap).produce(topic, samples)
+        root = str(self.folder / "kept")
+        once = ("--bootstrap", bootstrap, "--topics", topic, "--decoder", "raw", "--root", root)
+        self._asked("archive", "once", *once)
+        self._asked("archive", "verify", "--deep", "--root", root)
+        query = "SELECT decode(value) AS value FROM raw ORDER BY k_offset"
+        lines = self._asked("archive", "sql", "--json", "--root", root, query).splitlines()
+        if [msgspec.json.decode(line)["value"].encode() for line in lines] != [s.value for s in samples]:
+            raise CheckFailed(f"{len(lines)} records in the archive, other ones than kcat has written")
+
     def look(self) -> None:
         """See what one node of it loads, and what can be imported in it."""
         os.environ["PEX_INTERPRETER"] = "1"
         try:
             with self.running([str(self.artefact), "-c", TELLS_MODULES], one_node=True) as node:
                 self.use(node.address, -1)
-            importable = self._asked(TELLS_IMPORTABLE, *self.left_out)
+            importable = self._asked("-c", TELLS_IMPORTABLE, *self.left_out).split()
         finally:
             del os.environ["PEX_INTERPRETER"]
         lines = node.log_path.read_text().splitlines()
@@ -193,15 +202,18 @@ class Build:
         brought |= {name for name in map(package_of, self.manifest.build.requires) if name.startswith("acme")}
         wrong += [f"{name} is named, and wasn't loaded" for name in sorted(brought - loaded)]
 
-    def _asked(self, code: str, *arguments: str) -> list[str]:
+    def _asked(self, *arguments: str) -> str:
+        """Return what the artefact prints.
+
+        :raises CheckFailed: it ends with an error
+        """
+        command = [str(self.artefact), *arguments]
         done = subprocess.run(
-            [str(self.artefact), "-c", code, *arguments],
-            capture_output=True,
-            text=True,
-            timeout=120,
-            check=True,
+            command, cwd=self.folder, capture_output=True, text=True, timeout=ASK_TIMEOUT_S, check=False
         )
-        return done.stdout.split()
+        if done.returncode:
+            raise CheckFailed(f"{' '.join(arguments[:2])} ended with {done.returncode}: {done.stderr[-500:]}")
+        return done.stdout
 
     @contextmanager
     def running(self, command: Sequence[str], *, one_node: bool = False) -> Iterator[NodeProcess]:
@@ -218,6 +230,7 @@ class Build:
             words += ["--set", setting]
         serving = 1 if one_node else self.manifest.nodes
         node = Served(self.name, words, folder / "log", (LOOPBACK, port), serving)
+        node.start_timeout_s = START_TIMEOUT_S.get(self.name, node.start_timeout_s)
         try:
             node.start()
             yield node
@@ -244,6 +257,9 @@ class Build:
             for key in ("plain_users", "peer_login"):
                 file = folder / str(manifest.security.options[key])
                 yield f'security.options.{key}="{file}"'
+        if one_node:
+            # The first event that is logged brings structlog, and that rich: a busy machine is told of in one.
+            yield 'logging.level="error"'
         if one_node and manifest.nodes > 1:
             yield "nodes=1"
             yield from (f'config."{key}"=1' for key in ONE_REPLICA)
@@ -293,7 +309,7 @@ def measured(path: Path, folder: Path, rounds: int) -> Figures:
         build.build()
         build.measure(rounds)
         build.look()
-    except (CheckFailed, NodeError, NotOffered) as error:
+    except (artefacts.NotBuiltError, CheckFailed, NodeError, NotOffered, subprocess.TimeoutExpired) as error:
         build.figures.wrong.append(str(error))
     limit = BYTES_MAX.get(build.name)
     if limit is not None and build.figures.bytes > limit:
@@ -321,26 +337,45 @@ def table(rows: Sequence[Figures]) -> Table:
     return shown
 
 
+HEAD = """\
+| build | file | wheels | built | first start | start | resident, all processes | modules of a node |
+|---|--:|--:|--:|--:|--:|--:|--:|"""
+
+
+def page_text(page: str, rows: Sequence[Figures]) -> str:
+    """Returns the page with the figures of these builds. Those of others stay as they are."""
+    found = re.findall(r"^(\| ([\w-]+) \| [\d.]+ MB .*)$", page, flags=re.M)
+    by_name = {name: line for line, name in found}
+    for row in rows:
+        by_name[row.name] = (
+            f"| {row.name} | {row.bytes / 1e6:.1f} MB | {row.wheels} | {row.build_s:.0f} s | {row.first_start_s:.1f} s "
+            f"| {row.start_s:.2f} s | {row.rss_bytes / 1e6:.0f} MB | {row.modules} |"
+        )
+    return figures.put_between(page, "\n".join([HEAD, *(by_name[name] for name in sorted(by_name))]))
+
+
 def main() -> int:
     """Parse arguments, build and run each, print the table. Returns the exit status."""
     parser = figures.options("builds", __doc__, peer=False)
     parser.add_argument("--only", nargs="*", metavar="BUILD", help="names of manifests in examples/builds/")
+    parser.add_argument("--archive", action="store_true", help="the archive, too: minutes, and 4 GB of disk")
+    parser.add_argument("--page", type=Path, help="put the figures into this page, between its marks")
     options = parser.parse_args()
-    if not any(WHEELS.glob("blumfeld-*.whl")):
-        return refused("builds", f"no wheels in {WHEELS}: make wheels")
-    if Kcat.absent():
-        return refused("builds", Kcat.absent())
+    if missing := artefacts.absent() or Kcat.absent():
+        return refused("builds", missing)
     console = console_of()
-    manifests = [p for p in sorted(BUILDS.glob("*.toml")) if not options.only or p.stem in options.only]
-    if not any(WHEELS.glob(ARCHIVE_SIGN)) and not options.only:
-        manifests = [path for path in manifests if path.stem != "archive"]
-        console.print(
-            "without archive: pip wheel --wheel-dir dist --find-links dist blumfeld-archive brings its wheels"
-        )
+    names = options.only or [path.stem for path in BUILDS.glob("*.toml") if path.stem != ARCHIVE]
+    names += [ARCHIVE] if options.archive else []
+    if ARCHIVE in names and not any(artefacts.WHEELS.glob(ARCHIVE_SIGN)):
+        needed = "pip wheel --wheel-dir dist --find-links dist blumfeld-archive"
+        return refused("builds", f"no wheels of the archive in {artefacts.WHEELS}: {needed}")
+    manifests = [path for path in sorted(BUILDS.glob("*.toml")) if path.stem in names]
     with tempfile.TemporaryDirectory(prefix="blumfeld-builds-") as folder:
         rows = [measured(path, Path(folder), options.rounds) for path in manifests]
     console.print(table(rows))
     figures.save(options.out, rows)
+    if options.page is not None:
+        options.page.write_text(page_text(options.page.read_text(), rows))
     wrong = [f"{row.name}: {line}" for row in rows for line in row.wrong]
     print_wrong(console, wrong)
     return bool(wrong)

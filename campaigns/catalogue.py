@@ -132,7 +132,7 @@ secure-rolling | 5 min
   Three nodes go from PLAINTEXT to SASL_SSL under load, one at a time, and change certificates: what is lost, and gaps.
   campaigns.secured.rolling [ --out bench-results/secure-rolling.json ]
 
-build-roll | 4 min
+build-roll | 6 min | make wheels
   Three nodes go from one build to another under load, back and over again; then a level is raised that one build lacks.
   campaigns.cluster.build_roll [ --out bench-results/build-roll.json ]
 
@@ -278,7 +278,7 @@ recovery | 15 min
   A start after a kill and after a clean stop on a full directory, beside Kafka on the same bytes.
   campaigns.bench.starts.recovery ?--peer=peer
 
-builds | 10 min | make wheels, kcat
+builds | 15 min | make wheels, kcat
   The builds of examples/builds/: size, start, memory, what they load, and whether clients use them.
   campaigns.builds
 

@@ -1,5 +1,6 @@
 """``python -m campaigns build-roll``: three nodes under load go from one build to another, back, and over again; then a
-feature is raised that only the second build knows, and the first one must refuse to start.
+feature is raised that only the second build knows, and the first one must refuse to start. Both are artefacts of
+``blumfeld build``; ``make wheels`` comes before it.
 
 Every record that was acknowledged is looked for at the end. docs/builds.md has the steps for an operator.
 """
@@ -24,9 +25,11 @@ from blumfeld.wire.messages.update_features import (
     UpdateFeaturesResponse,
 )
 from blumfeld_kit.cluster import Cluster, Node, build_commands
+from campaigns import artefacts
 from campaigns.clients.access import Access
 from campaigns.cluster.story import Step, Story, run_campaign
 from campaigns.cluster.two_builds import FEATURE, Build, two_builds
+from campaigns.terminal import refused
 
 NODES = 3
 UPDATE_VERSION = 1
@@ -38,6 +41,8 @@ class BuildStory(Story[Node]):
 
     def __init__(self, folder: Path, rate_per_s: float) -> None:
         self.old, self.new = two_builds(folder)
+        for build in (self.old, self.new):
+            build.build()
         cluster = Cluster(build_commands(), node_places([LOOPBACK] * NODES), folder)
         super().__init__(cluster.nodes, Access(cluster.addresses), rate_per_s)
 
@@ -135,7 +140,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--folder", type=Path, help="data and logs of all nodes; it must be new, and is kept")
     parser.add_argument("--out", type=Path, help="result file, JSON")
     given = parser.parse_args(arguments)
-    return run_campaign("build-roll", given, lambda folder: BuildStory(folder, given.rate))
+    if missing := artefacts.absent():
+        return refused("build-roll", missing)
+    try:
+        return run_campaign("build-roll", given, lambda folder: BuildStory(folder, given.rate))
+    except artefacts.NotBuiltError as error:
+        return refused("build-roll", error)
 
 
 if __name__ == "__main__":

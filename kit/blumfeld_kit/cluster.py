@@ -108,15 +108,20 @@ def end_together(nodes: Sequence[NodeProcess]) -> None:
                 node.kill()
 
 
+THIS_BUILD = (sys.executable, "-m", "blumfeld.cli.main")
+"""The program ``blumfeld`` of this environment."""
+
+
 def build_commands(
-    manifest: Path | None = None, settings: Sequence[str] = ()
+    manifest: Path | None = None, settings: Sequence[str] = (), program: Sequence[str] = THIS_BUILD
 ) -> dict[Roles, tuple[str, ...]]:
-    """Return the commands that start nodes of this build, by their roles.
+    """Return the commands that start nodes of a build, by their roles.
 
     :param manifest: what every node is made of; ids, roles, listeners and voters are laid over it
     :param settings: ``section.key=value``, laid over the manifest
+    :param program: the ``blumfeld`` of another build, such as an artefact, which brings its manifest
     """
-    command = [sys.executable, "-m", "blumfeld.cli.main", "run"]
+    command = [*program, "run"]
     command += [str(manifest.resolve())] if manifest is not None else []
     command += ["--data-dir", "{folder}/data"]
     commands = {}

@@ -16,11 +16,24 @@ import pytest
 from rich.console import Console
 
 from blumfeld.kernel.manifest.sections import read_manifest
-from campaigns import builds
-from campaigns.builds import BUILDS, Build, Figures, Served, measured, package_of, rss_bytes, table
+from campaigns import artefacts, builds
+from campaigns.builds import (
+    BUILDS,
+    HEAD,
+    Build,
+    Figures,
+    Served,
+    measured,
+    package_of,
+    page_text,
+    rss_bytes,
+    table,
+)
 from campaigns.clients.kcat import Kcat
 from campaigns.clients.verdicts import CheckFailed
+from campaigns.figures import BEGIN, END
 
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "results" / "builds.md"
 MANIFESTS = sorted(path.stem for path in BUILDS.glob("*.toml"))
 PORT = 20_000
 
@@ -122,7 +135,7 @@ def looked_at(build: Build, log: str, importable: Sequence[str] = ()) -> list[st
     fakes: dict[str, Any] = {
         "running": running,
         "use": lambda *_: None,
-        "_asked": lambda *_: list(importable),
+        "_asked": lambda *_: " ".join(importable),
     }
     vars(build).update(fakes)
     build.look()
@@ -171,6 +184,7 @@ class FakeServed:
     """A node that ends with ``status``."""
 
     status: int | None = 0
+    start_timeout_s = 1.0
     trace = ""
     made: list[tuple[Any, ...]]
 
@@ -279,7 +293,7 @@ def test_the_table_has_a_cross_for_a_build_with_a_broken_promise() -> None:
 def test_without_wheels_it_refuses(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(builds, "WHEELS", tmp_path)
+    monkeypatch.setattr(artefacts, "WHEELS", tmp_path)
     monkeypatch.setattr(sys, "argv", ["builds"])
     assert builds.main()
     assert "make wheels" in capsys.readouterr().err
@@ -289,12 +303,13 @@ def test_without_wheels_it_refuses(
     ("arguments", "has_archive", "built"),
     [
         ([], False, [name for name in MANIFESTS if name != "archive"]),
-        ([], True, MANIFESTS),
-        (["--only", "archive", "ring"], False, ["archive", "ring"]),
+        ([], True, [name for name in MANIFESTS if name != "archive"]),
+        (["--archive"], True, MANIFESTS),
+        (["--only", "archive", "ring"], True, ["archive", "ring"]),
     ],
-    ids=["without Spark", "with Spark", "by name"],
+    ids=["without Spark", "with Spark", "by its flag", "by name"],
 )
-def test_the_archive_is_built_where_spark_is_there_or_it_is_named(
+def test_the_archive_is_built_where_it_is_asked_for(
     arguments: list[str],
     has_archive: bool,
     built: list[str],
@@ -310,9 +325,32 @@ def test_the_archive_is_built_where_spark_is_there_or_it_is_named(
         names.append(path.stem)
         return Figures(path.stem, [], wrong=["broken"] if path.stem == "ring" else [])
 
-    monkeypatch.setattr(builds, "WHEELS", tmp_path)
+    monkeypatch.setattr(artefacts, "WHEELS", tmp_path)
     monkeypatch.setattr(builds, "measured", measure)
     monkeypatch.setattr(Kcat, "absent", lambda: "")
     monkeypatch.setattr(sys, "argv", ["builds", *arguments])
     assert builds.main() == 1, "a broken promise is the exit status"
     assert names == built
+
+
+def test_the_archive_without_spark_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "blumfeld-0.1.0-py3-none-any.whl").touch()
+    monkeypatch.setattr(artefacts, "WHEELS", tmp_path)
+    monkeypatch.setattr(Kcat, "absent", lambda: "")
+    monkeypatch.setattr(sys, "argv", ["builds", "--archive"])
+    assert builds.main()
+    assert "pip wheel" in capsys.readouterr().err
+
+
+def test_a_run_of_some_builds_leaves_the_figures_of_the_others() -> None:
+    both = [Figures("ring", [], bytes=10_500_000), Figures("archive", [], bytes=727_000_000)]
+    page = page_text(f"before\n{BEGIN}\n{END}\nafter\n", both)
+    again = page_text(page, [Figures("ring", [], bytes=9_000_000)])
+    assert again == page.replace("| ring | 10.5 MB", "| ring | 9.0 MB")
+    assert [line.split()[1] for line in again.splitlines() if " MB | " in line] == ["archive", "ring"]
+
+
+def test_the_page_has_its_place_for_the_figures() -> None:
+    assert HEAD in page_text(PAGE.read_text(), [Figures("ring", [])])
