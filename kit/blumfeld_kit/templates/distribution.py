@@ -60,6 +60,10 @@ class NameRefusedError(ValueError):
     """The plug-in can't have this name. The message says what would do."""
 
 
+TESTS = "tests"
+IMPORTED_UNASKED = ("conftest", "sitecustomize", "usercustomize")
+
+
 def check_name(name: str, taken: Collection[str], importable: Collection[str]) -> None:
     """Check the name of a new plug-in, which is that of its package and, with ``-`` for ``_``, of its distribution.
 
@@ -77,6 +81,10 @@ def check_name(name: str, taken: Collection[str], importable: Collection[str]) -
         _refuse(name, ", as if it were one of Blumfeld's own", "a name of yours, such as acme_storage")
     if keyword.iskeyword(name) or keyword.issoftkeyword(name) or name in sys.stdlib_module_names:
         _refuse(name, ", which is Python's own", other)
+    if name in IMPORTED_UNASKED:
+        _refuse(name, ", which Python or pytest imports unasked", other)
+    if name == TESTS:
+        _refuse(name, ", the folder of the tests beside the package", other)
     if name in taken:
         _refuse(name, ", a plug-in that is installed (`blumfeld plugins` lists them)", other)
     if name in importable:

@@ -60,6 +60,8 @@ def test_no_word_of_the_template_is_left(role: str) -> None:
         (["assignor", "a" * 41], "characters at most"),
         (["assignor", "class"], "which is Python's own"),
         (["assignor", "json"], "which is Python's own"),
+        (["assignor", "sitecustomize"], "which Python or pytest imports unasked"),
+        (["assignor", "tests"], "the folder of the tests beside the package"),
         (["assignor", "storage_local"], 'NAME: found "storage_local", a plug-in that is installed'),
         (["assignor", "msgspec"], 'NAME: found "msgspec", a package that is installed'),
         (["assignor", "blumfeld_x"], "allowed: a name of yours"),
