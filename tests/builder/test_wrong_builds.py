@@ -172,6 +172,12 @@ LOCKS: dict[str, list[Change]] = {
     "a package has two wheels": [
         changed("pylock.toml", r"(\[\[packages.wheels\]\].*?)(\[\[packages\]\])", r"\1\n\1\n\2")
     ],
+    "a package stands twice": [
+        changed("pylock.toml", r"(\[\[packages\]\].*?)(\[\[packages\]\])", r"\1\n\1\n\2")
+    ],
+    "the lock's requirements are no list": [
+        changed("pylock.toml", r"^requires = \[.*?\]", 'requires = "blumfeld"')
+    ],
     "the lock lacks a dependency": [
         changed("pylock.toml", r"\[\[packages\]\]\nname = .tiny-library.*(?=\[tool)", "")
     ],

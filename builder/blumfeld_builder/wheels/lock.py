@@ -77,8 +77,11 @@ def read_lock(text: str, source: str, wanted: Sequence[Wanted], target: Target) 
     faults = Faults(source)
     faults.add(_misfits(raw, wanted, target))
     faults.tell()
-    wheels = []
+    wheels: list[LockedWheel] = []
     for package in lock.packages:
+        if package.name in {wheel.name for wheel in wheels}:
+            problem = Problem(f"packages.{package.name}", "two packages of this name", "one")
+            raise ManifestError(source, [problem])
         entries = package.wheels or ()
         if len(entries) != 1 or "sha256" not in entries[0].hashes:
             at = f"packages.{package.name}"
@@ -95,8 +98,10 @@ def read_lock(text: str, source: str, wanted: Sequence[Wanted], target: Target) 
 
 def _misfits(raw: dict[str, Any], wanted: Sequence[Wanted], target: Target) -> list[Problem]:
     problems = []
-    tool = raw.get("tool", {}).get(TOOL, {})
-    given, needed = set(tool.get("requires", [])), set(requirement_lines(wanted))
+    tool = raw.get("tool", {}).get(TOOL)
+    lines = tool.get("requires") if isinstance(tool, dict) else None
+    given = set(map(str, lines)) if isinstance(lines, list) else set()
+    needed = set(requirement_lines(wanted))
     if given != needed:
         more = [f"{line} is new" for line in sorted(needed - given)]
         less = [f"{line} is gone" for line in sorted(given - needed)]
