@@ -154,7 +154,8 @@ def test_a_long_list_is_made_in_steps(components: Any) -> None:
     answers = []
 
     def steps() -> Any:
-        answers.append((yield from describe.handle(request, FakeContext(48, 1))))
+        served: Any = describe.handle(request, FakeContext(48, 1))
+        answers.append((yield from served))
 
     most = before = 0
     for _ in steps():
