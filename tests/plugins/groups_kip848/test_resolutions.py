@@ -409,3 +409,26 @@ class TestRefused:
         scene.beat()
         scene.settle()
         assert scene.topics() == {"t.": ("t1",)}
+
+
+def test_a_defect_in_a_slice_ends_the_job_of_its_group_alone() -> None:
+    """The shard has one job at a time: one that failed again and again would keep all other groups waiting."""
+    scene = Scene(["t1"])
+
+    class Broken(Asker):
+        def authorize(self, operation: str, resource_type: str, name: str, *, quiet: bool = False) -> bool:
+            raise RuntimeError("a defect of the authorizer")
+
+    scene.asker, whole = Broken(), scene.asker
+    scene.beat("g", "t.")
+    scene.asker = whole
+    scene.beat("h", "t.")
+    with pytest.raises(RuntimeError, match="a defect"):
+        scene.slice()
+    # The host tries a command again that met a defect.
+    scene.timer = (scene.now_ms + PAUSE_MS, ResolveSlice())
+    scene.settle()
+    assert scene.topics("h") == {"t.": ("t1",)}
+    scene.beat("g")
+    scene.settle()
+    assert scene.topics("g") == {"t.": ("t1",)}, "and is begun anew with the group's next heartbeat"
