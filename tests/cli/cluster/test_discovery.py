@@ -11,6 +11,7 @@ from blumfeld.cli.cluster import questions
 from blumfeld.cli.cluster.discovery import addresses_of, discovered, nodes_of
 from blumfeld.cli.cluster.processes import UNKNOWN, state_of
 from blumfeld.cli.cluster.state import ClusterError, NodeState
+from blumfeld.client.security.command_config import ClientSecurity
 from blumfeld.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from blumfeld.wire.messages.describe_quorum import (
     DescribeQuorumRequest,
@@ -93,6 +94,8 @@ def test_the_first_broker_that_answers_is_believed(monkeypatch: pytest.MonkeyPat
     assert [node.id for node in state.nodes] == [1, 2]
     with pytest.raises(ClusterError, match=r"no broker answered at h:1 within 2 s. Name the broker listener"):
         asyncio.run(discovered([("h", 1)]))
+    with pytest.raises(ClusterError, match=r"no broker answered at h:1 within 7 s"):
+        asyncio.run(discovered([("h", 1)], ClientSecurity("SSL")))
 
 
 def test_addresses_are_told_apart_by_commas() -> None:

@@ -14,6 +14,8 @@ import pytest
 from blumfeld.cli.plan import running
 from blumfeld.cli.plan.errors import NoPlanError
 from blumfeld.cli.plan.running import plan_of_broker, plan_of_url
+from blumfeld.client.security.command_config import ClientSecurity
+from blumfeld.client.security.sasl import Credentials
 from blumfeld.config.definitions import BUILD_KEY
 from blumfeld.kernel.describing import describe
 from blumfeld.kernel.description.differences import differences
@@ -81,6 +83,12 @@ def test_a_port_that_nobody_listens_on_is_not_reachable() -> None:
 def test_another_protocol_is_said(answer: Callable[[socket.socket], None], told: str) -> None:
     with server(answer) as port, pytest.raises(NoPlanError, match=told):
         plan_of_broker("127.0.0.1", port)
+
+
+def test_a_server_that_hangs_up_in_a_login_was_reachable() -> None:
+    login = ClientSecurity("SASL_PLAINTEXT", None, lambda: Credentials("PLAIN", "u", "p"))
+    with server(hangs_up) as port, pytest.raises(NoPlanError, match=f"^127.0.0.1:{port}: the server closed"):
+        plan_of_broker("127.0.0.1", port, login)
 
 
 def test_a_silent_server_is_waited_for_in_vain(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -45,6 +45,29 @@ def test_a_file_is_read_as_java_reads_it() -> None:
     ]
 
 
+@pytest.mark.parametrize("char", ["\x0b", "\x1c", "\x85", "\u2028", "\u00a0"])
+def test_unicodes_blanks_and_ends_of_lines_are_no_javas(char: str) -> None:
+    """What stood behind one in a password was told as an unknown key, and one at its begin was lost."""
+    text = f"sasl.password={char}hunter2{char}hunter3\nsasl.username=\\\n{char}u\n"
+    assert [entry[1:] for entry in read_properties(text)] == [
+        ("sasl.password", f"{char}hunter2{char}hunter3"),
+        ("sasl.username", f"{char}u"),
+    ]
+
+
+def test_a_character_of_two_escapes_is_one() -> None:
+    [entry] = read_properties("sasl.password=\\ud83d\\ude00")
+    assert entry.value == "\U0001f600"
+    [half] = read_properties("sasl.password=\\ud83d")
+    half.value.encode()  # it was the end of the tool, with the password in a traceback
+
+
+def test_a_login_of_jaas_is_read_as_kafka_reads_it() -> None:
+    """Kafka 4.3.1's own JaasContext reads these texts so."""
+    login = read_jaas(r"""a.B REQUIRED username='x' password="p\u00df\1\12\123\777\a\b\v\f\q\8\n\r;y\"z";""")
+    assert login.options == {"username": "x", "password": 'pu00df\1\nS?7\a\b\v\fq8\n\r;y"z'}
+
+
 @given(st.text(), st.text())
 def test_a_login_of_jaas_comes_back_whatever_it_holds(user: str, password: str) -> None:
     config = command_config(
@@ -147,6 +170,7 @@ TLS = config_of(security_protocol="SSL")
             {**TLS, "ssl.truststore.location": "a", "ssl.truststore.type": "BKS"},
             "found BKS; allowed: PEM, PKCS12",
         ),
+        ({**TLS, "ssl.truststore.location": ""}, "ssl.truststore.location: found nothing; allowed: a value"),
         ({**TLS, "ssl.endpoint.identification.algorithm": "http"}, "found http; allowed: https"),
     ],
 )
@@ -173,6 +197,26 @@ def test_a_key_twice_is_refused_with_its_line(tmp_path: Path) -> None:
     path = written(tmp_path, "security.protocol=SSL\nsasl.mechanism=PLAIN\nsasl.mechanisms=PLAIN\n")
     with pytest.raises(CommandConfigError, match=r"line 3: sasl\.mechanism: found it twice; allowed: once"):
         read_command_config(path, FILES)
+
+
+def test_the_mark_of_an_editor_belongs_to_no_key(tmp_path: Path) -> None:
+    path = written(tmp_path, "\ufeffsecurity.protocol=SSL\r\n")
+    assert read_command_config(path, FILES).values == {"security.protocol": "SSL"}
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "MIGHAgEAMBMGByqGSM49AgEGCCqGSM49AwEHBG0wawIBAQQghunter2/hunter2",
+        "eyJhbGciOiJub25lIn0.hunter2.hunter2",
+    ],
+)
+def test_a_line_that_is_no_property_is_not_repeated(line: str, tmp_path: Path) -> None:
+    """A private key without backslashes at its lines' ends, and a token's file in place of the properties."""
+    with pytest.raises(CommandConfigError, match="a key that has no effect here") as refused:
+        read_command_config(written(tmp_path, f"{line}\n"), FILES)
+    assert "hunter2" not in str(refused.value)
+    assert f"'{line[:8]}'…" in str(refused.value)
 
 
 def test_a_file_that_others_may_read_is_warned_of(tmp_path: Path) -> None:
@@ -268,6 +312,18 @@ def test_a_keystore_of_javas_own_form_is_refused_with_the_way_out(tmp_path: Path
     config = command_config("f", {**TLS, "ssl.truststore.location": str(store)})
     with pytest.raises(CommandConfigError, match=r"which is a keystore of Java .*keytool -importkeystore"):
         config.client_security(FILES)
+
+
+def test_a_text_for_java_has_no_end_of_a_line_in_quotes() -> None:
+    """Java's tokenizer ends the quotes there."""
+    told = command_config("f", {**SASL, "sasl.username": "u", "sasl.password": "a\nb\rc"}).kafka()
+    assert told["sasl.jaas.config"].endswith(r'password="a\nb\rc";')
+
+
+def test_a_servers_text_is_one_line_without_a_terminals_commands() -> None:
+    told = Credentials("PLAIN", "u", "p").refused("the server refuses: \x1b[2J\nno\u202e" + "x" * 9_000)
+    assert told.startswith("login of 'u' by PLAIN: the server refuses: ?[2J?no?xxx")
+    assert len(told) < 600
 
 
 def test_a_representation_shows_no_secret() -> None:

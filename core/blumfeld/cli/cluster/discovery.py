@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping, Sequence
 
-from blumfeld.cli.cluster.questions import ANSWER_S_MAX, asked, known_metadata, not_let_in, quorum_answer
+from blumfeld.cli.cluster.questions import asked, known_metadata, not_let_in, patience_s, quorum_answer
 from blumfeld.cli.cluster.state import ClusterError, ClusterState, NodeState
 from blumfeld.client.security.command_config import PLAINTEXT, ClientSecurity
 from blumfeld.wire.messages.describe_quorum import DescribeQuorumResponse
@@ -45,7 +45,7 @@ async def discovered(addresses: Sequence[Address], security: ClientSecurity = PL
         raise ClusterError(f"--bootstrap: {reason}")
     tried = ", ".join(f"{host}:{port}" for host, port in addresses)
     raise ClusterError(
-        f"--bootstrap: no broker answered at {tried} within {ANSWER_S_MAX:g} s. Name the broker listener "
+        f"--bootstrap: no broker answered at {tried} within {patience_s(security):g} s. Name the broker listener "
         "of a node that runs, not its controller listener"
         + "; --command-config FILE logs in where it speaks TLS or SASL"
         * (security.protocol == "PLAINTEXT")

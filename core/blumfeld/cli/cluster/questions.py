@@ -68,7 +68,7 @@ async def asked(
     :func:`not_let_in` tells whether the login is why.
     """
     try:
-        async with asyncio.timeout(_patience_s(security)):
+        async with asyncio.timeout(patience_s(security)):
             connection = await opened(host, port, security)
             try:
                 return await question(connection)
@@ -78,7 +78,8 @@ async def asked(
         return None
 
 
-def _patience_s(security: ClientSecurity) -> float:
+def patience_s(security: ClientSecurity) -> float:
+    """Return the longest wait for a connection and an answer on it."""
     return ANSWER_S_MAX if security.protocol == "PLAINTEXT" else LOGIN_S_MAX + ANSWER_S_MAX
 
 
@@ -89,7 +90,7 @@ async def not_let_in(addresses: Sequence[tuple[str, int]], security: ClientSecur
     """
     for host, port in addresses:
         try:
-            async with asyncio.timeout(_patience_s(security)):
+            async with asyncio.timeout(patience_s(security)):
                 connection = await opened(host, port, security)
                 try:
                     await connection.ask(MetadataRequest(topics=[]), MetadataResponse)

@@ -47,7 +47,7 @@ async def _within_time(host: str, port: int, security: ClientSecurity) -> PlanDo
         async with asyncio.timeout(ANSWER_S_MAX):
             try:
                 connection = await connect(host, port, CLIENT_ID, security)
-            except NotSecuredError as error:
+            except (NotSecuredError, NotServedError) as error:
                 raise NoPlanError(where, error.reason) from None
             except OSError as error:
                 raise NoPlanError(where, f"not reachable: {error.strerror or error}") from None

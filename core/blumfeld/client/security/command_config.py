@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import base64
 import json
+import re
 import ssl
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
@@ -336,8 +337,9 @@ _LIBRDKAFKA = frozenset(("ssl.ca.location", "sasl.username", "sasl.password"))
 
 
 def _quoted(text: str) -> str:
-    escaped = text.replace("\\", "\\\\").replace('"', '\\"')
-    return f'"{escaped}"'
+    for plain, escaped in (("\\", "\\\\"), ('"', '\\"'), ("\n", "\\n"), ("\r", "\\r")):
+        text = text.replace(plain, escaped)  # the end of a line ends a text in quotes, too
+    return f'"{text}"'
 
 
 def _expires_s(token: str) -> float:
@@ -360,7 +362,9 @@ def read_command_config(path: str, files: Files) -> CommandConfig:
     :raises CommandConfigError: the file can't be read, or a key or a value can't be used
     """
     try:
-        text = files.read_bytes(path).decode()
+        text = files.read_bytes(path).decode(
+            "utf-8-sig"
+        )  # editors of Windows put a mark before the first key
     except OSError as error:
         raise CommandConfigError(path, "", error.strerror or str(error), "a file of properties") from None
     except UnicodeDecodeError:
@@ -369,7 +373,7 @@ def read_command_config(path: str, files: Files) -> CommandConfig:
     for entry in read_properties(text):
         key = ALIASES.get(entry.key, entry.key)
         if key in values:
-            raise CommandConfigError(path, f"line {entry.line}: {key}", "it twice", "once")
+            raise CommandConfigError(path, f"line {entry.line}: {_shown(key)}", "it twice", "once")
         values[key] = entry.value
     return command_config(path, values)
 
@@ -395,7 +399,7 @@ def _faults(config: CommandConfig) -> Iterator[Fault]:
     values, protocol = config.values, config.protocol
     for key in values:
         if key not in KEYS:
-            yield key, "a key that has no effect here", ", ".join((*KEYS, *ALIASES))
+            yield _shown(key), "a key that has no effect here", ", ".join((*KEYS, *ALIASES))
     if protocol not in PROTOCOLS:
         yield PROTOCOL, protocol, ", ".join(PROTOCOLS)
     for keys, having, what in ((TLS_KEYS, WITH_TLS, "TLS"), (SASL_KEYS, WITH_SASL, "SASL")):
@@ -410,6 +414,15 @@ def _faults(config: CommandConfig) -> Iterator[Fault]:
         yield from _sasl_faults(config)
     if protocol in WITH_TLS:
         yield from _tls_faults(values)
+
+
+def _shown(key: str) -> str:
+    """Returns a key in words. What no key looks like may be a token, or a line of a private key whose lines lack the
+    backslash at their end."""
+    return key if _A_KEY.fullmatch(key) else f"{key[:8]!r}…"
+
+
+_A_KEY = re.compile(r"[a-z][a-z0-9._-]{,59}")
 
 
 def _sasl_faults(config: CommandConfig) -> Iterator[Fault]:
@@ -445,6 +458,9 @@ def _bearer_jaas_faults(text: str) -> Iterator[Fault]:
 
 
 def _tls_faults(values: Mapping[str, str]) -> Iterator[Fault]:
+    for key in TLS_KEYS:
+        if values.get(key) == "" and key != HOST_CHECK and not key.endswith(".password"):
+            yield key, "nothing", "a value; or leave the key out"
     for first, others in _ALONE.items():
         for other in others:
             if first in values and other in values:

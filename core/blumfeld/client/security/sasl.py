@@ -25,6 +25,7 @@ BEARER_ERROR_READ = b"\x01"
 """The client's reply to OAUTHBEARER's error: it has read it, and the server ends the exchange (RFC 7628, 3.2.3)."""
 _TEXT_CHARS_MAX = 300
 """Characters of a server's text that an error repeats."""
+_REASON_CHARS_MAX = 500
 
 
 class Credentials(msgspec.Struct, frozen=True):
@@ -43,9 +44,10 @@ class Credentials(msgspec.Struct, frozen=True):
         return f"Credentials({self.mechanism}, user={self.user!r}, secret=[hidden])"
 
     def refused(self, reason: str) -> str:
-        """Returns the words for a login that failed."""
+        """Returns the words for a login that failed, in one line: the reason may have a server's text in it."""
         who = f" of {self.user!r}" if self.user else ""
-        return f"login{who} by {self.mechanism}: {reason}"
+        told = "".join(char if char.isprintable() else "?" for char in reason[:_REASON_CHARS_MAX])
+        return f"login{who} by {self.mechanism}: {told}"
 
 
 class Salting(msgspec.Struct, frozen=True):

@@ -18,6 +18,7 @@ from blumfeld.spi.transport import Listener
 SUPER_USERS = "security.options.acls.super_users"
 CONTROLLER_LISTENERS = "controller.listener.names"
 LOGIN = "SASL or SSL with ssl.client.auth = required in listener.security.protocol.map, with its principal among them"
+REGISTERS = "this broker registers and follows the metadata by it"
 
 
 class Peers:
@@ -64,7 +65,7 @@ class Peers:
         own = [voter.port for voter in voters if voter.voter_id == self._composition.node_id]
         if len(voters) <= len(own) or not own:
             return []
-        told = [listener for listener in controllers if (listener.advertised_port or listener.port) in own]
+        told = [it for it in controllers if it.advertised_port in own or it.port in own]
         return told or controllers
 
     def _refuse(self, listener: Listener) -> None:
@@ -90,14 +91,16 @@ class Peers:
         if not is_controller:
             name = next(iter(self._config.list(CONTROLLER_LISTENERS)), None)
             if name is not None and self._protocol(name) == "PLAINTEXT":
-                yield name, "this broker registers and follows the metadata by it"
+                yield name, REGISTERS
         for listener in composition.listeners:
             if listener.inter_broker and not alone and self._is_open(listener):
                 yield listener.name, "brokers replicate by it"
 
     def _logins(self) -> Iterator[tuple[str, str]]:
         """Yields (a listener, what fails there) for each user of this node that is no super user here."""
-        names = [(name, "controllers vote by it") for name in self._config.list(CONTROLLER_LISTENERS)[:1]]
+        is_controller = "controller" in self._composition.roles
+        used = "controllers vote by it" if is_controller else REGISTERS
+        names = [(name, used) for name in self._config.list(CONTROLLER_LISTENERS)[:1]]
         names += [
             (it.name, "brokers replicate by it") for it in self._composition.listeners if it.inter_broker
         ]

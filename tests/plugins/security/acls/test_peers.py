@@ -110,6 +110,28 @@ def test_the_listener_that_the_voters_are_told_counts(tmp_path: Path) -> None:
     assert [line.split("; ")[1] for line in told] == ["listener: CONTROLLER"]
 
 
+def test_a_port_that_voters_reach_inside_counts_beside_the_advertised_one(tmp_path: Path) -> None:
+    """The plain listener is advertised behind NAT by the port at which voters reach the secured one."""
+    kinds: dict[str, Any] = {
+        "controllers": f'{CONTROLLER[:-1]}, advertised="nat:9094"}}, {SECURE[:-1]}, advertised="nat:9194"}}',
+        "protocols": "CONTROLLER:PLAINTEXT,SECURE:SASL_PLAINTEXT",
+        "inter": "SASL_PLAINTEXT",
+    }
+    told = warnings_of(text_of(VOTERS.replace("1:9093", "1:9094"), *logins(tmp_path, "admin"), **kinds))
+    assert [line.split("; ")[1] for line in told] == ["listener: CONTROLLER"]
+
+
+def test_a_broker_votes_for_nobody(tmp_path: Path) -> None:
+    kinds: dict[str, Any] = {"protocols": "CONTROLLER:SASL_PLAINTEXT", "inter": "SASL_PLAINTEXT"}
+    node = logins(tmp_path, "node")
+    told = warnings_of(text_of(VOTERS.replace("1@", "7@"), *node, roles=BROKER, controllers="", **kinds))
+    uses = [line.split("; ")[2] for line in told]
+    assert uses == [
+        "use: this broker registers and follows the metadata by it, here as User:node",
+        "use: brokers replicate by it, here as User:node",
+    ]
+
+
 @pytest.mark.parametrize(
     ("overrides", "node", "told"),
     [
