@@ -84,9 +84,19 @@ class GroupSteps:
         self.targets.update_later(edit)
 
     def reconcile(
-        self, edit: Edit, member_id: str, owned: Reported | None, *, subscription_changed: bool = False
+        self,
+        edit: Edit,
+        member_id: str,
+        owned: Reported | None,
+        *,
+        subscription_changed: bool = False,
+        joins: bool = False,
     ) -> Member:
-        """Move a member one step nearer to its target. A timer runs while it has partitions to give up."""
+        """Move a member one step nearer to its target. A timer runs while it has partitions to give up.
+
+        :param joins: whether it begins to read. It doesn't begin with topics that its subscription doesn't name, which
+            a static member may have read before by another expression
+        """
         group = edit.group
         member = group.members[member_id]
         target_epoch = max(group.target_epoch, NO_TARGET_EPOCH)
@@ -98,7 +108,7 @@ class GroupSteps:
             group.targets.get(member_id, {}),
             owned,
             group.owners,
-            subscribed=self._subscribed(group, member),
+            subscribed=self._subscribed(group, member, joins=joins),
             subscription_changed=subscription_changed,
         )
         if now is member:
@@ -108,11 +118,11 @@ class GroupSteps:
             start_rebalance(edit, now)
         return edit.group.members[member_id]
 
-    def _subscribed(self, group: ConsumerGroup, member: Member) -> frozenset[bytes] | None:
+    def _subscribed(self, group: ConsumerGroup, member: Member, *, joins: bool) -> frozenset[bytes] | None:
         """Ids of the topics that the member subscribes to. ``None`` while the topics of its expression are still to
-        come: until then it keeps what it has.
+        come: until then it keeps what it has, unless it joins.
         """
-        if not subscriptions.is_resolved(group, member):
+        if not joins and not subscriptions.is_resolved(group, member):
             return None
         topics = self.image().topics
         names = subscriptions.topics_of(group, member)

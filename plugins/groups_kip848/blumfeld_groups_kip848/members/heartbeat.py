@@ -51,7 +51,9 @@ def heartbeat(
     if subscribed:
         subscriptions.forget_unused(edit)
     steps.refresh(edit, edit.unsettled or (subscribed and _is_to_be_dealt(edit, member)))
-    now = steps.reconcile(edit, member_id, owned, subscription_changed=subscribed)
+    now = steps.reconcile(
+        edit, member_id, owned, subscription_changed=subscribed, joins=request.member_epoch == 0
+    )
     steps.start_session(edit, now)
     steps.order_resolution(edit, member_id, context)
     full = request.member_epoch == 0 or (
