@@ -34,7 +34,12 @@ from blumfeld_groups_kip848.record_types import GROUP_EPOCH
 from blumfeld_groups_kip848.replay import replay
 from blumfeld_groups_kip848.steps import GroupSteps
 from blumfeld_groups_kip848.targets import subscriptions
-from blumfeld_groups_kip848.targets.computation import AssignmentDue, AssignRefused, AssignSlice
+from blumfeld_groups_kip848.targets.computation import (
+    AssignmentDue,
+    AssignRefused,
+    AssignSlice,
+    AssignTooLarge,
+)
 from blumfeld_groups_kip848.targets.resolutions import ResolveRefused, ResolveSlice, ResolveTooLarge
 from blumfeld_groups_kip848.timers import RebalanceExpired, SessionExpired, start_rebalance
 
@@ -112,7 +117,7 @@ class ConsumerGroups:
                 return self._expired(request, now_ms)
             case ResolveSlice() | ResolveRefused() | ResolveTooLarge():
                 return self._steps.resolutions.command(request, now_ms)
-            case AssignSlice() | AssignmentDue() | AssignRefused():
+            case AssignSlice() | AssignmentDue() | AssignRefused() | AssignTooLarge():
                 group = self.groups.get(request.group_id)
                 if group is None:
                     return Decision()

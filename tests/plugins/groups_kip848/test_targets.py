@@ -353,6 +353,28 @@ class TestTooLarge:
         assert [len(topic.partitions) for topic in answer.assignment.topic_partitions] == [1_000]
         assert len(groups.shards) == 1, "nothing was dropped"
 
+    def test_members_do_not_hear_of_a_log_that_takes_nothing_for_a_moment(self) -> None:
+        """Clients end with UNKNOWN_SERVER_ERROR: for a replica that lagged, all members of a large group did."""
+        groups = self.groups(1_000)
+        groups.log.record_bytes_max = 10_000
+        epoch = self.beat(groups).member_epoch
+        groups.log.refuse = ErrorCode.NOT_ENOUGH_REPLICAS
+        groups.runtime.advance(100)
+        assert groups.log.refuse is None, "the target was to be written"
+        assert self.beat(groups, epoch).error_code == ErrorCode.NONE
+        groups.runtime.advance(2_000)
+        answer = self.beat(groups, epoch)
+        assert [len(topic.partitions) for topic in answer.assignment.topic_partitions] == [1_000]
+
+    def test_a_target_that_was_refused_is_tried_again_without_a_heartbeat(self) -> None:
+        groups = self.groups(1_000)
+        groups.log.record_bytes_max = 10_000
+        epoch = self.beat(groups).member_epoch
+        groups.log.refuse = ErrorCode.NOT_ENOUGH_REPLICAS
+        groups.runtime.advance(2_000)
+        answer = self.beat(groups, epoch)
+        assert [len(topic.partitions) for topic in answer.assignment.topic_partitions] == [1_000]
+
 
 class TestRacks:
     def test_the_assignor_sees_where_replicas_are(self) -> None:

@@ -41,7 +41,7 @@ BEGUN_ANEW_MAX = 2
 that come and go faster than a target is computed cannot keep the others waiting.
 """
 RETRY_MS = 1000
-"""Shortest pause before a job is tried again after its assignor failed."""
+"""Shortest pause before a job is tried again after its assignor failed, or the log refused its records."""
 
 _NOTHING: Assigned = {}
 
@@ -62,7 +62,14 @@ class AssignSlice:
 
 @attrs.frozen
 class AssignRefused:
-    """A command: the log refused the records of a job."""
+    """A command: the log refused the records of a job, because too few replicas are in sync."""
+
+    group_id: str
+
+
+@attrs.frozen
+class AssignTooLarge:
+    """A command: a record of a job is larger than the log takes."""
 
     group_id: str
 
@@ -145,18 +152,23 @@ class Targets:
         if _is_due(edit.group) and edit.group_id not in self._jobs:
             edit.timer(_timer(edit), self._wait_ms(edit), AssignmentDue(edit.group_id))
 
-    def command(self, command: AssignmentDue | AssignSlice | AssignRefused, edit: Edit) -> None:
+    def command(
+        self, command: AssignmentDue | AssignSlice | AssignRefused | AssignTooLarge, edit: Edit
+    ) -> None:
         """Handle a timer's command. Raises nothing: an assignor's error goes to the group's next heartbeat."""
         group = edit.group
         job = self._jobs.get(edit.group_id)
         if not _is_due(group):
             self._forget(edit.group_id)
             return
+        if isinstance(command, AssignRefused):
+            # Nobody's fault, and over soon: members don't hear of it. The job can't write again what it has written.
+            self._forget(edit.group_id)
+            edit.timer(_timer(edit), RETRY_MS, AssignmentDue(edit.group_id))
+            return
         try:
-            if isinstance(command, AssignRefused):
-                raise AssignorError(
-                    "the log refused the target assignment: it is too large, or too few replicas are in sync"
-                )
+            if isinstance(command, AssignTooLarge):
+                raise AssignorError("the log refused the target assignment: a member's part is too large")
             if job is not None:
                 self._go_on(edit, job)
             else:
@@ -198,7 +210,7 @@ class Targets:
                 return
             _deal_slice(job)
         else:
-            edit.if_refused = AssignRefused(edit.group_id)
+            edit.if_refused, edit.if_too_large = AssignRefused(edit.group_id), AssignTooLarge(edit.group_id)
             if _write_slice(edit, job):
                 self._forget(edit.group_id)
                 self.update_later(edit)
