@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from blumfeld.client.connection import BEFORE_SERVICE, ClientConnection
-from blumfeld.client.errors import CutFrameError, NotSecuredError, NotServedError, not_served
+from blumfeld.client.errors import NO_HOST_NAME, CutFrameError, NotSecuredError, NotServedError, not_served
 from blumfeld.client.frames import FRAME_BYTES_MAX
 from blumfeld.client.versions import Handshake, Range
 from blumfeld.config.addresses import address_text
@@ -189,6 +189,8 @@ async def connect(
             ssl=context,
             server_hostname=None if context is None else host,
         )
+    except UnicodeError:  # of IDNA
+        raise OSError(NO_HOST_NAME.format(host)) from None
     except OSError as error:
         if context is None or isinstance(error, ConnectionRefusedError):
             raise

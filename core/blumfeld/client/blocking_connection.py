@@ -9,7 +9,13 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from blumfeld.client.connection import BEFORE_SERVICE, Answer, ClientConnection
-from blumfeld.client.errors import ConnectionEndedError, CutFrameError, NotSecuredError, not_served
+from blumfeld.client.errors import (
+    NO_HOST_NAME,
+    ConnectionEndedError,
+    CutFrameError,
+    NotSecuredError,
+    not_served,
+)
 from blumfeld.client.frames import FRAME_BYTES_MAX, SIZE_BYTES, frame_size
 from blumfeld.client.versions import Handshake, Range
 from blumfeld.config.addresses import address_text
@@ -50,7 +56,10 @@ class FrameSocket:
         source_host: str = "",
         context: ssl.SSLContext | None = None,
     ) -> None:
-        self.socket = socket.create_connection((host, port), timeout_s, (source_host, 0))
+        try:
+            self.socket = socket.create_connection((host, port), timeout_s, (source_host, 0))
+        except UnicodeError:  # of IDNA
+            raise OSError(NO_HOST_NAME.format(host)) from None
         # Nagle's algorithm would hold a small request back until the answer before it was acknowledged.
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._whole = int(socket.MSG_WAITALL)

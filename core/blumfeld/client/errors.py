@@ -19,6 +19,8 @@ COORDINATOR_MOVES = frozenset(
 )
 """After these a client looks for the coordinator again, and repeats its request."""
 
+NO_HOST_NAME = "{!r} is no name of a host: its parts have 1 to 63 characters"
+
 
 class FrameSizeError(DecodeError):
     """A frame announces a size that is negative, too small for a header, or above the limit."""

@@ -14,6 +14,7 @@ import pytest
 from blumfeld.cli.plan import running
 from blumfeld.cli.plan.errors import NoPlanError
 from blumfeld.cli.plan.running import plan_of_broker, plan_of_url
+from blumfeld.client.blocking_connection import BlockingConnection
 from blumfeld.client.security.command_config import ClientSecurity
 from blumfeld.client.security.sasl import Credentials
 from blumfeld.config.definitions import BUILD_KEY
@@ -71,6 +72,14 @@ def test_a_port_that_nobody_listens_on_is_not_reachable() -> None:
         plan_of_broker("127.0.0.1", port)
     with pytest.raises(NoPlanError, match="not reachable: "):
         plan_of_url(f"http://127.0.0.1:{port}")
+
+
+@pytest.mark.parametrize("host", ["a..example", "a" * 64 + ".example"])
+def test_what_is_no_name_of_a_host_is_not_reachable(host: str) -> None:
+    with pytest.raises(NoPlanError, match=f"not reachable: '{host}' is no name of a host"):
+        plan_of_broker(host, 9092)
+    with pytest.raises(OSError, match="is no name of a host"):
+        BlockingConnection(host, 9092, "test", 1.0)
 
 
 @pytest.mark.parametrize(

@@ -326,6 +326,23 @@ def test_a_servers_text_is_one_line_without_a_terminals_commands() -> None:
     assert len(told) < 600
 
 
+@pytest.mark.parametrize("password", [None, "hunter2"])
+def test_pem_on_one_line_is_taken_as_kafka_takes_it(password: str | None) -> None:
+    """OpenSSL wants lines: the key couldn't be read, and its password was blamed."""
+    authority = Authority()
+    leaf = authority.leaf()
+    told = {
+        "ssl.keystore.key": leaf.key_pem(password).decode().replace("\n", " "),
+        "ssl.keystore.certificate.chain": leaf.certificate_pem.decode().replace("\n", " "),
+        "ssl.truststore.certificates": authority.pem.decode().replace("\n", "  "),
+    }
+    if password is not None:
+        told["ssl.key.password"] = password
+    context = command_config("f", {**TLS, **told}).client_security(FILES).context
+    assert context is not None
+    assert len(context.get_ca_certs()) == 1
+
+
 def test_a_representation_shows_no_secret() -> None:
     config = command_config("f", {**SASL, **LOGIN})
     assert "hunter2" not in repr(config)

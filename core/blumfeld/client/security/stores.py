@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import re
+import textwrap
 from collections.abc import Callable
 
 import msgspec
@@ -25,6 +26,7 @@ CONVERT = (
 KEY = re.compile(
     rb"-----BEGIN [A-Z0-9 ]*PRIVATE KEY-----.+?-----END [A-Z0-9 ]*PRIVATE KEY-----\n?", re.DOTALL
 )
+_ONE_LINE = re.compile(r"(-----BEGIN [A-Z0-9 ]+-----)\s([A-Za-z0-9+/=\s]+)(-----END [A-Z0-9 ]+-----)")
 FILE_BYTES_MAX = 16 << 20
 """No keystore is larger: another file was named."""
 
@@ -104,7 +106,7 @@ def identity(files: Files, store: Store) -> Identity:
     """
     where = store.key if store.key.startswith("security.") else f"{store.key}.location"
     if store.location is None:
-        pem = f"{store.private_key}\n{store.certificates}\n".encode()
+        pem = _lines(f"{store.private_key}\n{store.certificates}\n")
         return _identity_of_pem(pem, store, f"{store.key}.certificate.chain", "the text")
     data = read_file(files, where, store.location)
     if store.kind == "PKCS12":
@@ -127,6 +129,16 @@ def _identity_of_pem(pem: bytes, store: Store, key: str, where: str) -> Identity
         )
     certificate = _first(pem, key, where)
     return Identity(pem, store.key_password or store.password, certificate)
+
+
+def _lines(text: str) -> bytes:
+    """Returns PEM texts of the configuration as OpenSSL reads them. As Kafka takes it, one may stand on one line, with
+    blanks for the ends of its lines."""
+
+    def wrapped(match: re.Match[str]) -> str:
+        return "\n".join((match[1], *textwrap.wrap("".join(match[2].split()), 64), match[3], ""))
+
+    return _ONE_LINE.sub(wrapped, text).encode()
 
 
 def _first(pem: bytes, key: str, where: str) -> Certificate:
@@ -184,7 +196,7 @@ def trusted(files: Files, store: Store) -> bytes:
     :raises TlsConfigError: the file can't be read, or holds no certificate
     """
     if store.location is None:
-        pem, key, where = (store.certificates or "").encode(), f"{store.key}.certificates", "the text"
+        pem, key, where = _lines(store.certificates or ""), f"{store.key}.certificates", "the text"
     else:
         key, where = f"{store.key}.location", store.location
         pem = read_file(files, key, where)
