@@ -265,7 +265,8 @@ class Route:
         except DecodeError as error:
             self.unreadable(exchange, error)
             return
-        context = dispatcher.context_class(
+        make_context = dispatcher.context_class  # called as an attribute, it would be looked up the slow way
+        context = make_context(
             exchange,
             self._handler.key,
             self.version,
