@@ -89,6 +89,14 @@ def test_a_directory_that_is_offline_has_an_error_and_nothing_in_it(broker: Brok
     assert (second.topics, second.total_bytes, second.usable_bytes) == ([], -1, -1)
 
 
+def test_a_replica_whose_directory_fails_in_this_moment_is_left_out(
+    broker: BrokerHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The storage refuses the log before the partition knows: no error for the replicas in other directories."""
+    monkeypatch.setattr(broker.log_of("b"), "size_bytes", failing(OSError(5, "log directory offline")))
+    assert described(broker) == {"/m/a": [("a", 0, 0, 0, False)], "/m/b": [("b", 1, 0, 0, False)]}
+
+
 def test_a_replica_that_moves_is_shown_in_both_directories(broker: BrokerHarness) -> None:
     for _ in range(3):
         broker.produced(topic="b")

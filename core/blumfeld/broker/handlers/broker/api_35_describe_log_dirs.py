@@ -67,8 +67,12 @@ class _Contents:
             if partition.closed is not None or (wanted is not None and partition.partition not in wanted):
                 continue
             log = partition.log
+            try:
+                size_bytes = log.size_bytes()
+            except OSError:  # its directory has gone offline a moment ago, and is shown as such
+                continue
             lag = max(0, partition.high_watermark - log.written_end_offset)
-            self._add(log.directory_id, partition.partition, log.size_bytes(), lag, is_future=False)
+            self._add(log.directory_id, partition.partition, size_bytes, lag, is_future=False)
 
     def add_moves(self, ports: Ports, wanted: set[TopicPartition] | None) -> None:
         several = several_directories(ports.storage)
