@@ -33,6 +33,7 @@ LOG_LINES_PER_S_MAX = 20.0
 SEGMENT_BYTES = 1 << 20
 ROLLING_BATCHES = 4
 AGAIN_S = 30.0
+HEARD_S = 5.0
 
 
 @dataclass(frozen=True)
@@ -89,6 +90,7 @@ def exhausted(scene: Scene) -> str:
 
 
 def _while_exhausted(scene: Scene, first: RawConnection, topic: str, usual: _Use, seconds: float) -> str:
+    _heard(scene)
     now = _use(scene, seconds)
     let_in = fds_by_kind(scene.broker.pid)["socket"]
     rolled = _roll(first, topic)
@@ -130,6 +132,17 @@ def _crowd(scene: Scene) -> list[socket.socket]:
         crowd.append(sock)
         time.sleep(0.001)
     return crowd
+
+
+def _heard(scene: Scene) -> None:
+    """Let a busy broker finish with the crowd: each address that it refuses is a line. A flood has no end."""
+
+    def is_quiet() -> bool:
+        lines = _log_lines(scene)
+        time.sleep(0.2)
+        return _log_lines(scene) == lines
+
+    await_true(is_quiet, HEARD_S)
 
 
 def _served_again(scene: Scene) -> None:
