@@ -18,6 +18,7 @@ from blumfeld.kernel.composing.plan import Plan, make_plan
 from blumfeld.kernel.supervising.derivation import node_manifests
 from blumfeld.plugging.errors import Faults
 from blumfeld.testing.process import free_port
+from campaigns.certificates import private
 from tests.secured import Secured
 
 pytestmark = [
@@ -95,6 +96,20 @@ def test_a_supervisor_that_is_not_let_in_says_why(nodes: Nodes) -> None:
     said = "".join(nodes.said)
     assert "the quorum's leader isn't known" in said, said
     assert "login of 'admin' by PLAIN: the server refuses: Authentication failed" in said, said
+
+
+@pytest.mark.parametrize("text", [None, "user = 'admin"])
+def test_a_login_that_is_gone_or_broken_keeps_no_supervisor_from_a_stop(
+    text: str | None, nodes: Nodes
+) -> None:
+    """It ended with a traceback, and its nodes were killed."""
+    nodes.files.login.unlink()
+    if text is not None:
+        private(nodes.files.login, text.encode())
+    assert nodes.stop() == 0
+    said = "".join(nodes.said)
+    assert "the quorum's leader isn't known" in said, said
+    assert "security.options.peer_login: found " in said, said
 
 
 def test_a_secured_cluster_for_experiments_is_looked_at_and_stopped(

@@ -18,6 +18,7 @@ from blumfeld.kernel.watching.event_log import EventLogs, Render
 from blumfeld.plugging.errors import ManifestError
 from blumfeld.spi.cluster import Endpoint
 from blumfeld.spi.completion import Completion
+from blumfeld.spi.hooks import CompositionRefused
 from blumfeld.spi.runtime import Runtime
 from blumfeld.wire.errors import BrokerError, PluginContractError
 from blumfeld.wire.messages.describe_quorum import DescribeQuorumResponse
@@ -32,12 +33,13 @@ def quorum_leader_of(plans: Sequence[Plan]) -> int | None:
 
     It has a loop of its own, so it is called off every other one.
 
-    :raises OSError: no node answers, with the reason of the last one
+    :raises OSError: no node answers, with the reason of the last one; or this one can't be made any more, as where its
+        login's file has gone
     """
     try:
         with asyncio.Runner(loop_factory=loop_factory(plans[0])) as runner:
             return runner.run(_asked(plans))
-    except (ManifestError, PluginContractError) as error:
+    except (ManifestError, PluginContractError, CompositionRefused) as error:
         raise OSError(str(error)) from error
 
 
