@@ -155,11 +155,14 @@ class ConsumerMember(Member):
                 for topic in response.assignment.topic_partitions
                 for index in topic.partitions
             )
-        if not self.owned - self._resolved():
+        resolved = self._resolved()
+        if self.owned - resolved:
+            if self._give_up_by_ms is None:
+                # an answer that said so before may have been lost: the broker's time runs since the one that did not
+                self._give_up_by_ms = before_ms + self.settings.rebalance_timeout_ms
+        elif self._reported is not None and not self._reported - resolved:
+            # Not before the broker has heard of it. A request that was under way meanwhile didn't tell.
             self._give_up_by_ms = None
-        elif self._give_up_by_ms is None:
-            # an answer that said so before may have been lost: the broker's time runs since the one that did not
-            self._give_up_by_ms = before_ms + self.settings.rebalance_timeout_ms
         if self.phase is Phase.JOINING:
             self.phase = Phase.STABLE
         self._reconcile()

@@ -81,6 +81,24 @@ def test_a_consumer_acknowledges_the_end_of_what_it_never_heard_of() -> None:
     assert not sent(member.answered(token(effects), told(4, 0, 1), 10_030)), "nothing is new"
 
 
+def test_a_member_may_be_fenced_until_the_broker_has_heard_what_it_gave_up() -> None:
+    """An answer to a request that was under way meanwhile doesn't say that it has."""
+    settings = replace(SETTINGS, revoke_ms=20_000, rebalance_timeout_ms=15_000)
+    member, effects = joined(settings)
+    member.answered(token(effects), told(3, 0, 1), 20)
+    member.answered(token(member.woken(10_000)), told(4, 0), 10_010)
+    last_ms = member.lease_ms
+    assert last_ms < 10_010 + 15_000
+    under_way = token(member.woken(15_010))
+    assert owned(member.woken(30_010)) == [{0}]
+    effects = member.answered(under_way, told(4, 0), 30_020)
+    assert member.lease_ms == last_ms
+    effects = effects if sent(effects) else member.woken(35_020)
+    assert sent(effects)[0].topic_partitions == [TopicPartitions(topic_id=T, partitions=[0])]
+    member.answered(token(effects), told(4, 0), 35_030)
+    assert member.lease_ms > 35_030
+
+
 def test_an_error_that_nobody_gets_over_ends_a_member() -> None:
     """The application is told."""
     member, effects = joined()
