@@ -109,7 +109,7 @@ def for_java(kafka: Mapping[str, str]) -> dict[str, str]:
     """
     config, others = _parted(kafka)
     try:
-        return {**others, **({} if config is None else config.kafka())}
+        return {**others, **({} if config is None else config.kafka(FILES))}
     except CommandConfigError as error:
         raise SettingsError(str(error)) from error
 

@@ -79,7 +79,7 @@ def test_a_login_of_jaas_comes_back_whatever_it_holds(user: str, password: str) 
             "sasl.password": f"p{password}".replace("\0", ""),
         },
     )
-    kept = config.kafka()
+    kept = config.kafka(FILES)
     assert command_config("f", kept).credentials() == config.credentials()
 
 
@@ -286,7 +286,7 @@ def test_librdkafka_gets_the_end_of_a_token(tmp_path: Path) -> None:
 
 def test_java_is_told_the_same() -> None:
     given = config_of(security_protocol="SASL_SSL", sasl_mechanism="PLAIN", ssl_ca_location="/ca.pem")
-    told = command_config("f", {**given, "sasl.username": "u", "sasl.password": 'p"w\\'}).kafka()
+    told = command_config("f", {**given, "sasl.username": "u", "sasl.password": 'p"w\\'}).kafka(FILES)
     assert told == {
         "security.protocol": "SASL_SSL",
         "sasl.mechanism": "PLAIN",
@@ -294,6 +294,18 @@ def test_java_is_told_the_same() -> None:
         "ssl.truststore.location": "/ca.pem",
         "ssl.truststore.type": "PEM",
     }
+
+
+@pytest.mark.parametrize("kind", ["PEM", "PKCS12"])
+def test_other_clients_are_told_a_stores_kind_and_the_keys_password(kind: str, tmp_path: Path) -> None:
+    """Java took a store without a type for a JKS, and librdkafka wasn't told a password that this client uses."""
+    leaf = Authority().leaf()
+    own = private(tmp_path / "own", leaf.pem("pw") if kind == "PEM" else leaf.p12("pw"))
+    config = command_config("f", {**TLS, "ssl.keystore.location": own, "ssl.keystore.password": "pw"})
+    config.client_security(FILES)
+    assert config.kafka(FILES)["ssl.keystore.type"] == kind
+    told = config.librdkafka(FILES)
+    assert told["ssl.key.password" if kind == "PEM" else "ssl.keystore.password"] == "pw"
 
 
 def test_a_keystore_that_others_may_read_is_refused(tmp_path: Path) -> None:
@@ -316,7 +328,7 @@ def test_a_keystore_of_javas_own_form_is_refused_with_the_way_out(tmp_path: Path
 
 def test_a_text_for_java_has_no_end_of_a_line_in_quotes() -> None:
     """Java's tokenizer ends the quotes there."""
-    told = command_config("f", {**SASL, "sasl.username": "u", "sasl.password": "a\nb\rc"}).kafka()
+    told = command_config("f", {**SASL, "sasl.username": "u", "sasl.password": "a\nb\rc"}).kafka(FILES)
     assert told["sasl.jaas.config"].endswith(r'password="a\nb\rc";')
 
 

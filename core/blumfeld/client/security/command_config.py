@@ -263,10 +263,10 @@ class CommandConfig(NamedTuple):
 
     # For other clients
 
-    def kafka(self) -> dict[str, str]:
-        """Returns the same for a client in Java.
+    def kafka(self, files: Files) -> dict[str, str]:
+        """Returns the same for a client in Java. A store's type is named: Java's default reads no PEM.
 
-        :raises CommandConfigError: it can't be said there
+        :raises CommandConfigError: it can't be said there, or a store can't be read
         """
         if "ssl.key.location" in self.values:
             raise self._wrong(
@@ -275,6 +275,7 @@ class CommandConfig(NamedTuple):
         given = {key: value for key, value in self.values.items() if key not in _LIBRDKAFKA}
         if (location := self.values.get("ssl.ca.location")) is not None:
             given |= {"ssl.truststore.location": location, "ssl.truststore.type": "PEM"}
+        given |= self._kinds(files)
         if given.get(HOST_CHECK, "").lower() == "none":
             given[HOST_CHECK] = ""
         if (own := self.credentials()) is not None and JAAS not in given:
@@ -282,6 +283,16 @@ class CommandConfig(NamedTuple):
                 f"{self._module()} required username={_quoted(own.user)} password={_quoted(own.secret)};"
             )
         return given
+
+    def _kinds(self, files: Files) -> dict[str, str]:
+        try:
+            return {
+                f"{store}.type": self._kind(files, store, self.values.get(f"{store}.location"))
+                for store, text in ((KEYSTORE, "key"), (TRUSTSTORE, "certificates"))
+                if f"{store}.location" in self.values or f"{store}.{text}" in self.values
+            }
+        except TlsConfigError as error:
+            raise self._wrong(error.key, error.found, error.allowed) from None
 
     def librdkafka(self, files: Files) -> dict[str, Any]:
         """Returns the same for a client of librdkafka's, as confluent-kafka takes it.
@@ -315,7 +326,8 @@ class CommandConfig(NamedTuple):
             raise self._wrong(error.key, error.found, error.allowed) from None
 
     def _librdkafka_keystore(self, own: Store) -> dict[str, str]:
-        password = {"ssl.key.password": own.key_password} if own.key_password else {}
+        secret = own.key_password or own.password
+        password = {"ssl.key.password": secret} if secret else {}
         if not own.is_set:
             return {}
         if own.location is None:
