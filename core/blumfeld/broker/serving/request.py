@@ -28,6 +28,7 @@ class ConnectionState:
         "gone",
         "principal",
         "unlimited",
+        "unlimited_at",
         "unlimited_id",
         "when_gone",
     )
@@ -50,6 +51,8 @@ class ConnectionState:
         quota; ``None``: not known of any."""
         self.unlimited_id = b""
         """A client id as it stands in a request's header, with its length."""
+        self.unlimited_at = slice(0)
+        """The place of :attr:`unlimited_id` in a request."""
 
     def log_in(self, principal: Principal) -> None:
         """Take another principal: what the former one was allowed says nothing about it."""
@@ -217,7 +220,7 @@ def client_id_of(frame: memoryview, state: ConnectionState) -> str:
     return state.client_id
 
 
-def client_id_field(frame: memoryview) -> bytes:
-    """Returns the client id of a request's header with its length, where :func:`client_id_of` could read it."""
+def client_id_place(frame: memoryview) -> slice:
+    """Returns the place of the client id with its length in a request, where :func:`client_id_of` could read it."""
     length = (frame[8] << 8) + frame[9]
-    return bytes(frame[CLIENT_ID_AT : HEADER_BYTES + (length if length < 0x8000 else 0)])
+    return slice(CLIENT_ID_AT, HEADER_BYTES + (length if length < 0x8000 else 0))
