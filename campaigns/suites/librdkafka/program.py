@@ -15,7 +15,7 @@ import subprocess
 import tarfile
 import tempfile
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import NamedTuple
 
@@ -77,6 +77,16 @@ class _Run(NamedTuple):
         return f"{self.test}/{self.part}" if self.part else self.test
 
 
+def _waited_for(run: Future[list[Outcome]]) -> list[Outcome]:
+    """Wait in pieces: a signal that comes just before a wait is only heard after it."""
+    while True:
+        try:
+            return run.result(timeout=1.0)
+        except TimeoutError:
+            if run.done():
+                raise
+
+
 class RdkafkaSuite:
     """The built suite, and the options of a run; parameters as the campaign's.
 
@@ -111,7 +121,8 @@ class RdkafkaSuite:
             self._ends = False
             pool = ThreadPoolExecutor(1 if again else self._given.at_once)
             try:
-                results = list(pool.map(lambda run: self._run(run, bootstrap, place, log), wanted))
+                runs = [pool.submit(self._run, run, bootstrap, place, log) for run in wanted]
+                results = [_waited_for(run) for run in runs]
             finally:
                 pool.shutdown(wait=False, cancel_futures=True)
                 self._ends = True
