@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
-from blumfeld.cli.cluster.questions import leader_in, quorum_request
+from blumfeld.cli.cluster.questions import first_leader, leader_in, quorum_request
 from blumfeld.client.channel import Channel, ChannelSettings
 from blumfeld.kernel.composing.plan import Plan
 from blumfeld.kernel.node import Node
@@ -47,14 +47,13 @@ async def _asked(plans: Sequence[Plan]) -> int | None:
     async with short_lived_runtime() as runtime:
         node = Node(plans[0], runtime, EventLogs(_silence))
         channels = [_channel(node, runtime, endpoint) for plan in plans if (endpoint := _endpoint(plan)).port]
-        asking = [asyncio.ensure_future(_leader(channel)) for channel in channels]
         try:
-            return await _first(asking)
+            return await first_leader([_leader(channel) for channel in channels])
+        except BrokerError as error:
+            raise OSError(str(error)) from error
         finally:
-            for task, channel in zip(asking, channels, strict=True):
-                task.cancel()
+            for channel in channels:
                 channel.stop()
-            await asyncio.gather(*asking, return_exceptions=True)
             await node.composition.transport.stop(0)
 
 
@@ -83,23 +82,6 @@ async def _leader(channel: Channel) -> int | None:
     message = await answer
     assert isinstance(message, DescribeQuorumResponse)
     return leader_in(message)
-
-
-async def _first(asking: Sequence[asyncio.Task[int | None]]) -> int | None:
-    failed: Exception | None = None
-    is_answered = False
-    for answer in asyncio.as_completed(asking):
-        try:
-            leader = await answer
-        except (OSError, BrokerError) as error:
-            failed = error
-            continue
-        is_answered = True
-        if leader is not None:
-            return leader
-    if failed is not None and not is_answered:
-        raise OSError(str(failed))
-    return None
 
 
 def _silence() -> Render:

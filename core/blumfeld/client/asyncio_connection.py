@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from blumfeld.client.connection import BEFORE_SERVICE, ClientConnection
-from blumfeld.client.errors import NO_HOST_NAME, CutFrameError, NotSecuredError, NotServedError, not_served
+from blumfeld.client.errors import NO_HOST_NAME, CutFrameError, NotLetInError, NotSecuredError, not_served
 from blumfeld.client.frames import FRAME_BYTES_MAX
 from blumfeld.client.versions import Handshake, Range
 from blumfeld.config.addresses import address_text
@@ -158,7 +158,7 @@ class AsyncioConnection(asyncio.Protocol):
 
 def _fail(answer: asyncio.Future[Message], reason: Exception) -> None:
     """Fail a request with an exception of its own: one that is raised in two tasks would mix their tracebacks."""
-    if isinstance(reason, NotServedError | NotSecuredError):
+    if isinstance(reason, NotLetInError):
         error: ConnectionError = type(reason)(reason.where, reason.reason)
     else:
         kind = type(reason) if isinstance(reason, ConnectionError) else ConnectionError
@@ -216,7 +216,10 @@ async def _log_in(connection: AsyncioConnection, credentials: Credentials, where
     try:
         while True:
             effect = steps.send(given)
-            given = effect.salted() if isinstance(effect, Salting) else await connection.send(effect, VERSION)
+            if isinstance(effect, Salting):
+                given = await asyncio.to_thread(effect.salted)
+            else:
+                given = await connection.send(effect, VERSION)
     except StopIteration:
         return
     except LoginRefused as refusal:

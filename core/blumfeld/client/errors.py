@@ -42,8 +42,8 @@ class CutFrameError(ConnectionEndedError):
     """The server closed the connection inside a frame."""
 
 
-class NotSecuredError(ConnectionError):
-    """TLS or the login failed: another attempt with the same settings fails, too.
+class NotLetInError(ConnectionError):
+    """A server serves nothing to this client.
 
     :ivar where: the server's address
     :ivar reason: the rest of the text
@@ -54,16 +54,12 @@ class NotSecuredError(ConnectionError):
         self.where, self.reason = where, reason
 
 
-class NotServedError(ConnectionEndedError):
-    """The server closed a new connection before it served anything: it may want TLS or a login.
+class NotSecuredError(NotLetInError):
+    """TLS or the login failed: another attempt with the same settings fails, too."""
 
-    :ivar where: the server's address
-    :ivar reason: the rest of the text
-    """
 
-    def __init__(self, where: str, reason: str) -> None:
-        super().__init__(f"{where}: {reason}")
-        self.where, self.reason = where, reason
+class NotServedError(NotLetInError, ConnectionEndedError):
+    """The server closed a new connection before it served anything: it may want TLS or a login."""
 
 
 def not_served(where: str, protocol: str, *, answered: bool) -> NotServedError:

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from blumfeld.client.blocking_connection import BlockingConnection
-from blumfeld.client.security.sasl import BEARER_ERROR_READ, bearer_message
+from blumfeld.client.security.sasl import BEARER_ERROR_READ, Credentials, bearer_message
 from blumfeld.client.security.scram import SHA_256, ScramClient
 from blumfeld.kernel.composing.plan import make_plan
 from blumfeld.kernel.formatting.directories import Formatting, format_directories
@@ -57,7 +57,7 @@ from blumfeld.wire.messages.sasl_handshake import SaslHandshakeRequest, SaslHand
 from blumfeld.wire.schema import Message
 from blumfeld_security.acls.composing import STANDARD_AUTHORIZER
 from blumfeld_security.exchanges.passwords import hash_password
-from blumfeld_security.sasl.peer_login import Login, PeerLogin
+from blumfeld_security.sasl.peer_login import PeerLogin
 
 MAP = {"listener.security.protocol.map": "CLIENTS:SASL_PLAINTEXT,CONTROLLER:PLAINTEXT"}
 
@@ -124,7 +124,7 @@ def connect(broker: EmbeddedBroker) -> BlockingConnection:
 def log_in(connection: BlockingConnection, mechanism: str, user: str, password: str) -> None:
     async def run() -> None:
         runtime = AsyncioRuntime(lambda where, error: None)
-        await PeerLogin(runtime, mechanism, Login(user, password)).authenticate(Over(connection))
+        await PeerLogin(runtime, Credentials(mechanism, user, password)).authenticate(Over(connection))
 
     asyncio.run(run())
 

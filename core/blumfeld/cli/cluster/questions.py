@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Sequence
-from typing import NamedTuple, TypeVar
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from typing import Any, NamedTuple, TypeVar
 
 from blumfeld.cli.cluster.processes import state_of
 from blumfeld.cli.cluster.state import ClusterState, NodeState
@@ -19,7 +19,7 @@ from blumfeld.client.errors import NoCommonVersionError, NotSecuredError, NotSer
 from blumfeld.client.security.command_config import PLAINTEXT, ClientSecurity
 from blumfeld.client.versions import SPOKEN
 from blumfeld.spi.internal_topics import CLUSTER_METADATA_TOPIC, CLUSTER_METADATA_TOPIC_ID
-from blumfeld.wire.errors import ErrorCode
+from blumfeld.wire.errors import BrokerError, ErrorCode
 from blumfeld.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from blumfeld.wire.messages.describe_log_dirs import DescribeLogDirsRequest, DescribeLogDirsResponse
 from blumfeld.wire.messages.describe_quorum import (
@@ -135,14 +135,6 @@ async def quorum_answer(connection: AsyncioConnection) -> DescribeQuorumResponse
     return await connection.ask(quorum_request(), DescribeQuorumResponse)
 
 
-async def described_quorum(connection: AsyncioConnection) -> ResponsePartitionData | None:
-    """Return the state of the metadata quorum, as its leader told; ``None`` without a leader.
-
-    :raises NoCommonVersionError: the node doesn't answer DescribeQuorum
-    """
-    return quorum_in(await quorum_answer(connection))
-
-
 async def place_in_quorum(connection: AsyncioConnection) -> Place | None:
     """Return the epoch and the leader that a voter knows, on its controller listener. It needs no leader.
 
@@ -173,7 +165,10 @@ class KnownQuorum(NamedTuple):
 
 
 async def known_quorum(connection: AsyncioConnection) -> KnownQuorum | None:
-    """Return what :func:`described_quorum` returns, and when it came."""
+    """Return the state of the metadata quorum, and when it came; ``None`` without a leader.
+
+    :raises NoCommonVersionError: the node doesn't answer DescribeQuorum
+    """
     answer = await quorum_answer(connection)
     quorum = quorum_in(answer)
     if quorum is None and answer.error_code != ErrorCode.CLUSTER_AUTHORIZATION_FAILED:
@@ -211,17 +206,42 @@ async def known_lag(connection: AsyncioConnection) -> int:
 async def quorum_leader(
     addresses: Sequence[tuple[str, int]], security: ClientSecurity = PLAINTEXT
 ) -> int | None:
-    """Return the node id of the quorum's leader, from the first node that answers with it."""
-    asking = [asyncio.ensure_future(asked(*address, described_quorum, security)) for address in addresses]
+    """Return the node id of the quorum's leader, from the first node that answers with it; ``None`` without one."""
+    return await first_leader([asked(*address, told_leader, security) for address in addresses])
+
+
+async def told_leader(connection: AsyncioConnection) -> int | None:
+    """Return the node id of the quorum's leader, as a node tells it; ``None`` without a leader.
+
+    :raises NoCommonVersionError: the node doesn't answer DescribeQuorum
+    """
+    return leader_in(await quorum_answer(connection))
+
+
+async def first_leader(asked_nodes: Sequence[Coroutine[Any, Any, int | None]]) -> int | None:
+    """Return the first leader that any node tells; ``None`` where those that answer know none. The others are asked no
+    longer then.
+
+    :raises OSError: every node fails: the error of the last one
+    :raises BrokerError: the same
+    """
+    asking = [asyncio.ensure_future(question) for question in asked_nodes]
+    failed: list[Exception] = []
     try:
         for answer in asyncio.as_completed(asking):
-            quorum = await answer
-            if quorum is not None and quorum.leader_id >= 0:
-                return quorum.leader_id
+            try:
+                leader = await answer
+            except (OSError, BrokerError) as error:
+                failed.append(error)
+                continue
+            if leader is not None:
+                return leader
     finally:
         for task in asking:
             task.cancel()
         await asyncio.gather(*asking, return_exceptions=True)
+    if failed and len(failed) == len(asking):
+        raise failed[-1]
     return None
 
 

@@ -78,7 +78,9 @@ class SocketSendQueue(SendQueue):
             self.push()
             return self.unsent_bytes != 0
         try:
-            if size_bytes <= JOIN_BYTES_MAX or len(parts) == 1:
+            if len(parts) == 1:
+                sent = self._socket.send(parts[0])
+            elif size_bytes <= JOIN_BYTES_MAX:
                 sent = self._socket.send(b"".join(parts))  # type: ignore[arg-type]
             else:
                 sent = self._socket.sendmsg(parts[:IOV_MAX])

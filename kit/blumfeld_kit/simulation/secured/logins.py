@@ -3,26 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-import base64
 from collections.abc import Sequence
 from functools import partial
-from typing import Any, Protocol
 
-from blumfeld.client.security.sasl import PLAIN
-from blumfeld.client.security.scram import NONCE_BYTES, ScramClient, nonce_of
+from blumfeld.client.security.sasl import PLAIN, Credentials
 from blumfeld.spi.completion import Completion
 from blumfeld.spi.runtime import Random
-from blumfeld.spi.security import Dialled
-from blumfeld.wire.errors import ErrorCode
-from blumfeld.wire.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
-from blumfeld.wire.messages.sasl_handshake import SaslHandshakeRequest
+from blumfeld.wire.messages.sasl_authenticate import SaslAuthenticateResponse
 from blumfeld.wire.schema import Message
 from blumfeld_kit.fakes.runtime import FakeRuntime
 from blumfeld_kit.simulation.clients.client import ClientConnection, Reach
 from blumfeld_kit.simulation.clients.routes import Routes
 from blumfeld_kit.simulation.secured.nodes import ADMIN, password_of
-from blumfeld_kit.simulation.secured.passwords import MECHANISM, Token
-from blumfeld_security.sasl.peer_login import Login as PeerUser
 from blumfeld_security.sasl.peer_login import PeerLogin
 
 AGAIN_AT = 0.6
@@ -33,46 +25,7 @@ class LoginRefusedError(ConnectionError):
     """The broker refuses a login."""
 
 
-class Login(Protocol):
-    """A login of a client."""
-
-    async def authenticate(self, client: Dialled) -> float | None:
-        """As ``PeerSecurity.authenticate``."""
-        ...
-
-
-class TokenLogin:
-    """A login by a delegation token: SCRAM, in which its id is the user and its secret the password (KIP-48)."""
-
-    def __init__(self, runtime: FakeRuntime, token: Token) -> None:
-        self._runtime = runtime
-        self._token = token
-
-    async def authenticate(self, client: Dialled) -> float | None:
-        """As ``PeerSecurity.authenticate``."""
-        nonce = nonce_of(self._runtime.secrets(NONCE_BYTES))
-        exchange = ScramClient(MECHANISM, self._token.token_id, nonce, {"tokenauth": "true"})
-        await _ask(client, SaslHandshakeRequest(mechanism=MECHANISM.name))
-        first = await _ask(client, SaslAuthenticateRequest(auth_bytes=exchange.first()))
-        challenge = exchange.read(bytes(first.auth_bytes))
-        password = base64.b64encode(self._token.secret).decode()
-        salted = MECHANISM.salted_password(password, challenge.salt, challenge.iterations)
-        proof = exchange.proof(challenge, salted)
-        last = await _ask(client, SaslAuthenticateRequest(auth_bytes=proof))
-        exchange.verify(bytes(last.auth_bytes))
-        return last.session_lifetime_ms or None
-
-
-async def _ask(client: Dialled, request: Message) -> Any:
-    answer: Completion[Any] = Completion()
-    client.send(request, 1, answer)
-    response = await answer
-    if response.error_code:
-        raise ConnectionError(ErrorCode(response.error_code).name)
-    return response
-
-
-async def log_in(connection: ClientConnection, login: Login) -> float | None:
+async def log_in(connection: ClientConnection, login: PeerLogin) -> float | None:
     """Log in, for the first time or again. Return the length of the session in seconds; ``None`` for one without end.
 
     :raises LoginRefusedError: the broker refuses
@@ -126,7 +79,7 @@ class AdminRoutes(Routes):
         runtime: FakeRuntime,
     ) -> None:
         super().__init__(name, network, random, bootstrap)
-        self._login = PeerLogin(runtime, PLAIN, PeerUser(ADMIN, password_of(ADMIN)))
+        self._login = PeerLogin(runtime, Credentials(PLAIN, ADMIN, password_of(ADMIN)))
         self._again_s: dict[tuple[str, int], tuple[ClientConnection, float]] = {}
         """Address → connection, and when it logs in again."""
 

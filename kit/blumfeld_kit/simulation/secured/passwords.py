@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import base64
 from typing import NamedTuple
 
-from blumfeld.client.security.scram import ITERATIONS_MIN, MECHANISMS
+from blumfeld.client.security.sasl import Credentials
+from blumfeld.client.security.scram import ITERATIONS_MIN, MECHANISMS, TOKEN_AUTH
 from blumfeld.wire.messages.alter_user_scram_credentials import ScramCredentialUpsertion
 from blumfeld_kit.fakes.runtime import FakeRuntime
 from blumfeld_security.exchanges.scram import credential_of
-from blumfeld_security.sasl.peer_login import Login, PeerLogin
+from blumfeld_security.sasl.peer_login import PeerLogin
 
 MECHANISM = MECHANISMS["SCRAM-SHA-256"]
 USERS = ("ada", "bob", "cyd")
@@ -21,6 +23,11 @@ class Token(NamedTuple):
     owner: str
     """User."""
     secret: bytes
+
+    def login(self, runtime: FakeRuntime) -> PeerLogin:
+        """Return the login by the token: its id is the user, and its secret the password (KIP-48)."""
+        password = base64.b64encode(self.secret).decode()
+        return PeerLogin(runtime, Credentials(MECHANISM.name, self.token_id, password, {TOKEN_AUTH: "true"}))
 
 
 class Passwords:
@@ -53,7 +60,7 @@ class Passwords:
 
     def login(self, runtime: FakeRuntime, user: str, number: int) -> PeerLogin:
         """Return the login by a password."""
-        return PeerLogin(runtime, MECHANISM.name, Login(user, _text(user, number)))
+        return PeerLogin(runtime, Credentials(MECHANISM.name, user, _text(user, number)))
 
 
 def _text(user: str, number: int) -> str:

@@ -40,7 +40,7 @@ from blumfeld_kit.simulation.clients.routes import (
 )
 from blumfeld_kit.simulation.machine.host import ADDRESS, Machine
 from blumfeld_kit.simulation.secured.administrator import ACL_VERSION, ANY_ACL
-from blumfeld_kit.simulation.secured.logins import AGAIN_AT, Login, LoginRefusedError, TokenLogin, log_in
+from blumfeld_kit.simulation.secured.logins import AGAIN_AT, LoginRefusedError, log_in
 from blumfeld_kit.simulation.secured.passwords import USERS, Passwords
 from blumfeld_kit.simulation.secured.rights import (
     ALTER,
@@ -55,6 +55,7 @@ from blumfeld_kit.simulation.secured.rights import (
     Wanted,
 )
 from blumfeld_kit.simulation.secured.verdicts import Moment, SecuredOracle, Verdicts
+from blumfeld_security.sasl.peer_login import PeerLogin
 
 R = TypeVar("R", bound=Message)
 T = TypeVar("T")
@@ -91,7 +92,7 @@ class Proof(NamedTuple):
     """A proof of a user's identity."""
 
     name: str
-    login: Login
+    login: PeerLogin
     counts: Callable[[State], bool]
     """Whether it counts in a state."""
 
@@ -238,8 +239,7 @@ class User:
         tokens = [token for token in self._passwords.tokens.values() if token.owner == user]
         if tokens and drawn < TOKEN_CHANCE:
             token = self._any(tokens)
-            login = TokenLogin(self._runtime, token)
-            return Proof("token", login, lambda state: token.token_id in state.tokens)
+            return Proof("token", token.login(self._runtime), lambda state: token.token_id in state.tokens)
         return self._by_password(user, newest=drawn < 1 - OLD_CHANCE)
 
     async def _enter_as_another(self, session: Session) -> None:

@@ -318,5 +318,5 @@ class NodeSasl:
                 own = read_login(self._runtime.files, path)
             except BadSecretFile as error:
                 raise CompositionRefused("security.options.peer_login", str(error), "such a file") from None
-            login = self._logins[mechanism] = PeerLogin(self._runtime, mechanism, own)
+            login = self._logins[mechanism] = PeerLogin(self._runtime, own.by(mechanism))
         return login

@@ -33,6 +33,10 @@ class Login(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     user: str
     password: str
 
+    def by(self, mechanism: str) -> Credentials:
+        """Returns the login by one of :data:`PEER_MECHANISMS`."""
+        return Credentials(mechanism, self.user, self.password)
+
     def __repr__(self) -> str:
         return f"Login(user={self.user!r}, password=[hidden])"
 
@@ -56,10 +60,10 @@ def read_login(files: Files, path: str) -> Login:
 class PeerLogin:
     """Logs this node in, on one connection after the other."""
 
-    def __init__(self, runtime: Runtime, mechanism: str, login: Login) -> None:
+    def __init__(self, runtime: Runtime, credentials: Credentials) -> None:
         self._runtime = runtime
-        self.user = login.user
-        self._credentials = Credentials(mechanism, login.user, login.password)
+        self.user = credentials.user
+        self._credentials = credentials
         self._salted: dict[Salting, bytes] = {}
         """The last salted password: a node that comes back computes nothing."""
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from blumfeld.client.security.sasl import Credentials
 from blumfeld.kernel.runtime.real_files import RealFiles
 from blumfeld.spi.completion import Completion
 from blumfeld.spi.secret_files import BadSecretFile
@@ -50,7 +51,7 @@ def log_in(
     rig: GateRig, mechanism: str, user: str = "alice", password: str = "alice-secret"
 ) -> tuple[float | None, ToGate]:
     client = ToGate(rig)
-    login = PeerLogin(rig.runtime, mechanism, Login(user, password))
+    login = PeerLogin(rig.runtime, Credentials(mechanism, user, password))
 
     async def run() -> float | None:
         return await login.authenticate(client)
@@ -97,19 +98,19 @@ def test_a_listener_without_sasl_is_named() -> None:
     rig.sessions.clear()
     rig.gate._watched.clear()
     with pytest.raises(ConnectionError, match="the server's listener has no SASL"):
-        drive(rig, PeerLogin(rig.runtime, "PLAIN", Login("a", "b")).authenticate(client))
+        drive(rig, PeerLogin(rig.runtime, Credentials("PLAIN", "a", "b")).authenticate(client))
 
 
 def test_a_node_that_knows_no_credential_of_ours_is_not_believed() -> None:
     rig = GateRig()
-    login = PeerLogin(rig.runtime, "SCRAM-SHA-256", Login("alice", "alice-secret"))
+    login = PeerLogin(rig.runtime, Credentials("SCRAM-SHA-256", "alice", "alice-secret"))
     with pytest.raises(ConnectionError, match="couldn't prove"):
         drive(rig, login.authenticate(Lying()))
 
 
 def test_a_salted_password_is_computed_once(monkeypatch: pytest.MonkeyPatch) -> None:
     rig = GateRig()
-    login = PeerLogin(rig.runtime, "SCRAM-SHA-256", Login("alice", "alice-secret"))
+    login = PeerLogin(rig.runtime, Credentials("SCRAM-SHA-256", "alice", "alice-secret"))
     drive(rig, login.authenticate(ToGate(rig)))
 
     def never(*_: object) -> None:
